@@ -1,0 +1,28 @@
+// Rows of activations quantized for integer matmuls.
+#pragma once
+
+#include <cstdint>
+
+namespace swiftsure {
+
+constexpr int64_t kGroup = 32;             // activations that share a scale; also the weight group of Q4_0, Q4_1 and Q8_0
+constexpr int64_t kGroupPayloadBytes = 64;  // 32 values of two bytes, in the order the instruction set's kernel wants them
+
+// One row. The payload's byte order is private to the instruction set (16-bit integers, or a plane of high and one of low digits).
+struct ActivationRow {
+    uint8_t* payload;   // (groups, 64), 64-byte aligned
+    float* scale;       // (groups,)   x ~ scale * q
+    float* scaled_sum;  // (groups,)   scale * float(sum of q)
+    int32_t* sum;       // (groups,)   sum of q
+};
+
+struct Activations {
+    const uint8_t* payload;   // (rows, groups, 64)
+    const float* scale;       // (rows, groups)
+    const float* scaled_sum;  // (rows, groups)
+    const int32_t* sum;       // (rows, groups)
+    int64_t rows;
+    int64_t groups;
+};
+
+}  // namespace swiftsure

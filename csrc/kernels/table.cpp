@@ -1,0 +1,33 @@
+#include "kernels/table.h"
+
+#include "kernels/families.h"
+
+#define SWIFTSURE_STRING_(x) #x
+#define SWIFTSURE_STRING(x) SWIFTSURE_STRING_(x)
+
+namespace swiftsure::SWIFTSURE_ISA {
+
+const KernelTable& kernel_table() {
+    static constexpr KernelTable table = {
+        .isa = SWIFTSURE_STRING(SWIFTSURE_ISA),
+        .quantize_row = quantize_row,
+        .matmul_quantized = matmul_quantized,
+        .matmul_float = matmul_float,
+        .unpack_row = unpack_row,
+        .rmsnorm = rmsnorm,
+        .rope_interleaved = rope_interleaved,
+        .rope_halves = rope_halves,
+        .silu_mul = silu_mul,
+        .add = add_rows,
+        .store_kv = store_kv,
+        .attention_span = attention_span,
+        .attention_merge = attention_merge,
+        .attention_finish = attention_finish,
+        .argmax = argmax,
+        .gumbel_argmax = gumbel_argmax,
+        .log_sum_exp = log_sum_exp,
+    };
+    return table;
+}
+
+}  // namespace swiftsure::SWIFTSURE_ISA

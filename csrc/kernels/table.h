@@ -1,0 +1,68 @@
+// The seam between what a step does (program.cpp) and how an instruction set does it.
+//
+// Every kernel file under csrc/kernels is compiled once per instruction set into its own namespace; `kernel_table()` of each namespace
+// fills one of these tables, and dispatch.cpp picks a table once, when a model is loaded. Kernels work on one thread over the range
+// they are given; splitting work over threads is program.cpp's business and never changes a bit.
+#pragma once
+
+#include <cstdint>
+
+#include "activations.h"
+#include "packed_matrix.h"
+
+namespace swiftsure {
+
+// Keys and values of one (layer, key-value head, block): int16 with one float scale per position.
+// keys are stored [dim][position] so that lanes run over positions; values [position][dim] so that lanes run over dimensions.
+struct KVBlockView {
+    int16_t* keys;        // (head_dim, block_size)
+    float* key_scales;    // (block_size,)
+    int16_t* values;      // (block_size, head_dim)
+    float* value_scales;  // (block_size,)
+};
+
+struct KernelTable {
+    const char* isa;
+
+    // --- matmul.cpp, quantize.cpp -----------------------------------------------------------------------------------------
+    // Quantizes one row of k floats (k a multiple of 32) into groups of 32: int16 as two int8 digits, |q| <= 32639.
+    void (*quantize_row)(const float* x, int64_t k, ActivationRow out);
+    // out[row * out_stride + n] (+)= sum_k x[row][k] w[n][k] for n in strips [strip_begin, strip_end) of 16 output rows each.
+    // `accumulate`: the finished sum is added to what is there with one float addition.
+    void (*matmul_quantized)(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out,
+                             int64_t out_stride, bool accumulate);
+    // The same for F32, F16 and BF16 weights: lanes over output rows, k ascending, one fma each.
+    void (*matmul_float)(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin,
+                         int64_t strip_end, float* out, int64_t out_stride, bool accumulate);
+    // Row `n` of a packed matrix as floats (embedding look-up): out[k], exact.
+    void (*unpack_row)(const PackedMatrix& w, int64_t n, float* out);
+
+    // --- norm.cpp, rope.cpp, elementwise.cpp ------------------------------------------------------------------------------
+    void (*rmsnorm)(const float* x, const float* weight, float* out, int64_t width, float eps);
+    // Rotates one head vector in place. table: (cos, sin) of `pairs` angles, interleaved: c0 s0 c1 s1 ...
+    void (*rope_interleaved)(float* x, const float* table, int64_t pairs);  // pairs (2i, 2i+1)
+    void (*rope_halves)(float* x, const float* table, int64_t pairs);       // pairs (i, i+pairs)
+    void (*silu_mul)(const float* gate, const float* up, float* out, int64_t width);
+    void (*add)(const float* a, const float* b, float* out, int64_t width);
+
+    // --- attention.cpp ----------------------------------------------------------------------------------------------------
+    // Writes one position of one key-value head; head_dim a multiple of 16.
+    void (*store_kv)(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
+    // One span (at most 256 keys, whole blocks) for `heads` query heads that share a key-value head. q: (heads, head_dim), scaled
+    // already. Keys at positions past `visible` (count within the span) are masked. Writes max, sum and accumulator per head.
+    void (*attention_span)(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size,
+                           int64_t visible, float* max_out, float* sum_out, float* acc_out);
+    // Merges span s into the running (max, sum, acc); spans are merged in ascending order.
+    void (*attention_merge)(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
+                            int64_t heads, int64_t head_dim);
+    void (*attention_finish)(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim);
+
+    // --- sampling.cpp -----------------------------------------------------------------------------------------------------
+    int64_t (*argmax)(const float* logits, int64_t vocab);  // ties to the lowest id
+    // argmax over tokens of logits[t] / temperature + gumbel(seed, choice, position, t); logits of -infinity are never chosen.
+    int64_t (*gumbel_argmax)(const float* logits, int64_t vocab, float temperature, uint64_t seed, uint32_t choice, uint32_t position);
+    // exp(logits - max) and its sum in a fixed order; returns log(sum) + max.
+    float (*log_sum_exp)(const float* logits, int64_t vocab);
+};
+
+}  // namespace swiftsure

@@ -1,0 +1,74 @@
+"""Everything Swiftsure raises on purpose.
+
+::
+
+    SwiftsureError                 exit code
+    ├── UsageError                 2   an argument breaks a rule; the message states the rule and the value
+    ├── ModelError                 2   a model cannot be used
+    │   ├── ModelNotFoundError         no such name, file or revision
+    │   ├── ModelFileError             the file is damaged, truncated or lies about itself
+    │   ├── UnsupportedModelError      a sound file of a kind this build cannot run
+    │   └── DigestError                the bytes are not the pinned ones
+    ├── TemplateError              2   a chat template refused the messages or misbehaved
+    ├── ContextLengthError         2   the request does not fit the context
+    ├── CapacityError              1   memory or key-value blocks ran out
+    ├── NotActiveError             3   a mode or a lever cannot engage
+    ├── UnprovedError              3   occasions arose and the evidence is missing
+    └── ContractError              1   a promise was broken while running
+"""
+
+from __future__ import annotations
+
+
+class SwiftsureError(Exception):
+    """Base of all errors a user is meant to read. ``exit_code`` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class UsageError(SwiftsureError, ValueError):
+    exit_code = 2
+
+
+class ModelError(SwiftsureError):
+    exit_code = 2
+
+
+class ModelNotFoundError(ModelError):
+    pass
+
+
+class ModelFileError(ModelError):
+    pass
+
+
+class UnsupportedModelError(ModelError):
+    pass
+
+
+class DigestError(ModelError):
+    pass
+
+
+class TemplateError(SwiftsureError):
+    exit_code = 2
+
+
+class ContextLengthError(SwiftsureError):
+    exit_code = 2
+
+
+class CapacityError(SwiftsureError):
+    exit_code = 1
+
+
+class NotActiveError(SwiftsureError):
+    exit_code = 3
+
+
+class UnprovedError(SwiftsureError):
+    exit_code = 3
+
+
+class ContractError(SwiftsureError):
+    exit_code = 1

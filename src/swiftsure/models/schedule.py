@@ -1,0 +1,115 @@
+"""The static schedule of a model: a list of operations on named buffers.
+
+Pure data. An architecture file (``models/llama.py``) writes it, a back end runs it. A buffer is a matrix of float32 with one row per
+token of the pass, ``(rows, width)``; after :class:`SelectRows` there is one row per token whose logits are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+RopeStyle: TypeAlias = Literal["interleaved", "halves"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embed:
+    """``out[row] = weight[token[row]]``."""
+
+    weight: str
+    out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RMSNorm:
+    """``out = x / sqrt(mean(x^2) + eps) * weight`` (Zhang and Sennrich, 2019)."""
+
+    x: str
+    weight: str
+    out: str
+    eps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matmul:
+    """``out (+)= x @ concatenate(weights).T``; each weight is ``(n, k)``. ``accumulate`` adds to what ``out`` holds (the residual)."""
+
+    x: str
+    weights: tuple[str, ...]
+    out: str
+    accumulate: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rope:
+    """Rotates ``heads`` vectors of ``head_dim`` that start at column ``offset`` of ``x``, in place (Su et al., 2021).
+
+    The angle of pair i at position p is ``p * theta ** (-2 i / rotary_dim)``; dimensions past ``rotary_dim`` stay.
+    """
+
+    x: str
+    offset: int
+    heads: int
+    head_dim: int
+    rotary_dim: int
+    theta: float
+    style: RopeStyle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreKV:
+    """Writes the keys at column ``k_offset`` and the values at ``v_offset`` of ``x`` to layer ``layer`` of the cache."""
+
+    x: str
+    k_offset: int
+    v_offset: int
+    layer: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attention:
+    """Causal grouped-query attention of the ``heads`` queries at column ``q_offset`` of ``x`` over the layer's cache."""
+
+    x: str
+    q_offset: int
+    out: str
+    layer: int
+    heads: int
+    scale: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiluMul:
+    """``out = silu(x[:, :width]) * x[:, width:]`` where x is (rows, 2 width)."""
+
+    x: str
+    out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectRows:
+    """Keeps the rows whose logits are wanted; every later operation runs on those only."""
+
+    x: str
+    out: str
+
+
+Op: TypeAlias = Embed | RMSNorm | Matmul | Rope | StoreKV | Attention | SiluMul | SelectRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What a back end needs to run a model.
+
+    The last operation writes ``logits_buffer``, whose width is ``vocab_size``.
+    """
+
+    ops: tuple[Op, ...]
+    buffers: Mapping[str, int]  # name -> width
+    logits_buffer: str
+    vocab_size: int
+    layers: int
+    kv_heads: int
+    head_dim: int
+    context_length: int
