@@ -1,0 +1,215 @@
+"""The truth: every kernel again in float64 NumPy, slow and readable.
+
+Nothing here shares a line with the compiled core. A numeric path states its distance to these functions; invariance is checked on the
+compiled core alone. Arrays are float64 and row-major; shapes stand beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from swiftsure.errors import UsageError
+
+Float64 = NDArray[np.float64]
+
+BLOCK = 32  # values in a block of Q4_0, Q4_1 and Q8_0
+
+
+# --- weights ------------------------------------------------------------------------------------------------------------------------
+
+
+def dequantize(tensor_type: str, data: NDArray[np.uint8], shape: tuple[int, ...]) -> Float64:
+    """The exact values of a tensor's bytes.
+
+    Exact, not merely close: scale (11 significant bits) times integer (at most 8) plus minimum (11) fits the 53 bits of a float64.
+
+    Args:
+        tensor_type: F32, F16, BF16, Q8_0, Q4_0 or Q4_1.
+        data: the file's bytes, one-dimensional.
+        shape: row-major; for block types the last dimension is a multiple of 32.
+    """
+    decode = _DECODERS.get(tensor_type)
+    if decode is None:
+        raise UsageError(f"tensor_type must be one of {', '.join(_DECODERS)}, got {tensor_type!r}")
+    raw = np.ascontiguousarray(data, dtype=np.uint8).reshape(-1)
+    expected = tensor_bytes(tensor_type, shape)
+    if raw.size != expected:
+        raise UsageError(f"{tensor_type} of shape {shape} takes {expected} bytes, got {raw.size}")
+    return decode(raw).reshape(shape)
+
+
+def tensor_bytes(tensor_type: str, shape: tuple[int, ...]) -> int:
+    """Bytes that ``shape`` takes in a file."""
+    values = int(np.prod(shape, dtype=np.int64))
+    if tensor_type in _BLOCK_BYTES:
+        if shape[-1] % BLOCK:
+            raise UsageError(f"the last dimension of a {tensor_type} tensor must be a multiple of {BLOCK}, got {shape[-1]}")
+        return values // BLOCK * _BLOCK_BYTES[tensor_type]
+    return values * (4 if tensor_type == "F32" else 2)
+
+
+def _f32(raw: NDArray[np.uint8]) -> Float64:
+    return raw.view("<f4").astype(np.float64)
+
+
+def _f16(raw: NDArray[np.uint8]) -> Float64:
+    return raw.view("<f2").astype(np.float64)
+
+
+def _bf16(raw: NDArray[np.uint8]) -> Float64:
+    # The upper half of a float32.
+    return (raw.view("<u2").astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def _q8_0(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 34)  # float16 scale, 32 int8
+    return _f16(blocks[:, :2].copy()) * blocks[:, 2:].view(np.int8)
+
+
+def _nibbles(packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    # (blocks, 16) -> (blocks, 32): low nibbles are values 0..15, high nibbles values 16..31.
+    return np.concatenate([packed & 15, packed >> 4], axis=1)
+
+
+def _q4_0(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 18)  # float16 scale, 16 bytes of nibbles
+    return _f16(blocks[:, :2].copy()) * (_nibbles(blocks[:, 2:]).astype(np.float64) - 8.0)
+
+
+def _q4_1(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 20)  # float16 scale, float16 minimum, 16 bytes of nibbles
+    return _f16(blocks[:, :2].copy()) * _nibbles(blocks[:, 4:]) + _f16(blocks[:, 2:4].copy())
+
+
+_BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}
+_DECODERS: dict[str, Callable[[NDArray[np.uint8]], Float64]] = {
+    "F32": _f32,
+    "F16": _f16,
+    "BF16": _bf16,
+    "Q8_0": _q8_0,
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+}
+
+
+# --- the forward pass ---------------------------------------------------------------------------------------------------------------
+
+
+def embed(weight: Float64, tokens: ArrayLike) -> Float64:
+    """Rows of ``weight`` (vocab, hidden) for ``tokens`` (rows,)."""
+    return np.asarray(weight[np.asarray(tokens, dtype=np.int64)])
+
+
+def rmsnorm(x: Float64, weight: Float64, eps: float) -> Float64:
+    """``x / sqrt(mean(x^2) + eps) * weight`` over the last axis (Zhang and Sennrich, 2019)."""
+    return np.asarray(x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * weight)
+
+
+def matmul(x: Float64, weight: Float64) -> Float64:
+    """``x`` (rows, k) times the transpose of ``weight`` (n, k): (rows, n)."""
+    return np.asarray(x @ weight.T)
+
+
+def rope_angles(positions: ArrayLike, rotary_dim: int, theta: float) -> Float64:
+    """Angles (rows, rotary_dim / 2): position times ``theta ** (-2 i / rotary_dim)`` (Su et al., 2021)."""
+    inverse = theta ** (-np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim)
+    return np.asarray(positions, dtype=np.float64)[:, None] * inverse
+
+
+def rope(x: Float64, positions: ArrayLike, *, rotary_dim: int, theta: float, style: Literal["interleaved", "halves"]) -> Float64:
+    """Rotates ``x`` (rows, heads, head_dim); dimensions past ``rotary_dim`` stay.
+
+    ``interleaved`` pairs dimensions (2i, 2i + 1), ``halves`` pairs (i, i + rotary_dim / 2).
+    """
+    angles = rope_angles(positions, rotary_dim, theta)[:, None, :]  # (rows, 1, pairs)
+    cos, sin = np.cos(angles), np.sin(angles)
+    half = rotary_dim // 2
+    first = slice(0, rotary_dim, 2) if style == "interleaved" else slice(0, half)
+    second = slice(1, rotary_dim, 2) if style == "interleaved" else slice(half, rotary_dim)
+    out = x.copy()
+    out[..., first] = x[..., first] * cos - x[..., second] * sin
+    out[..., second] = x[..., first] * sin + x[..., second] * cos
+    return out
+
+
+def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, scale: float) -> Float64:
+    """Causal grouped-query attention.
+
+    Args:
+        q: (rows, heads, head_dim).
+        keys, values: (length, kv_heads, head_dim); query head h reads key-value head ``h // (heads / kv_heads)``.
+        positions: (rows,) row r sees keys 0..positions[r].
+        scale: multiplies the scores.
+
+    Returns:
+        (rows, heads, head_dim).
+    """
+    rows, heads, head_dim = q.shape
+    length, kv_heads, _ = keys.shape
+    grouped = q.reshape(rows, kv_heads, heads // kv_heads, head_dim)
+    scores = np.einsum("rghd,lgd->rghl", grouped, keys, optimize=True) * scale
+    hidden = np.arange(length)[None, :] > np.asarray(positions, dtype=np.int64)[:, None]
+    scores[np.broadcast_to(hidden[:, None, None, :], scores.shape)] = -np.inf
+    weights = softmax(scores)
+    out = np.einsum("rghl,lgd->rghd", weights, values, optimize=True)
+    return np.asarray(out).reshape(rows, heads, head_dim)
+
+
+def silu(x: Float64) -> Float64:
+    """``x * sigmoid(x)`` without overflow for large negative x."""
+    exp = np.exp(-np.abs(x))
+    return np.asarray(x * np.where(x >= 0, 1.0, exp) / (1.0 + exp))
+
+
+def silu_mul(gate: Float64, up: Float64) -> Float64:
+    return np.asarray(silu(gate) * up)
+
+
+# --- probabilities and sampling -----------------------------------------------------------------------------------------------------
+
+
+def softmax(x: Float64) -> Float64:
+    """Over the last axis; entries of -infinity get exactly 0."""
+    exp = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return np.asarray(exp / np.sum(exp, axis=-1, keepdims=True))
+
+
+def log_softmax(x: Float64) -> Float64:
+    """Natural logarithm of :func:`softmax` over the last axis."""
+    shifted = x - np.max(x, axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True)))
+
+
+def gumbel(uniform: Float64) -> Float64:
+    """Standard Gumbel noise from uniforms strictly between 0 and 1."""
+    return np.asarray(-np.log(-np.log(uniform)))
+
+
+def gumbel_argmax(logits: Float64, temperature: float, uniform: Float64) -> int:
+    """The sampled token: argmax(logits / temperature + Gumbel noise), ties to the lowest id; temperature 0 is greedy.
+
+    With independent uniforms the token is distributed as softmax(logits / temperature) (Gumbel, 1954; Maddison et al., 2014).
+    """
+    if temperature == 0.0:
+        return int(np.argmax(logits))
+    return int(np.argmax(logits / temperature + gumbel(uniform)))
+
+
+# --- distances ----------------------------------------------------------------------------------------------------------------------
+
+
+def relative_l2(measured: ArrayLike, truth: ArrayLike) -> float:
+    """``|measured - truth| / |truth|`` over all entries."""
+    exact = np.asarray(truth, dtype=np.float64)
+    return float(np.linalg.norm(np.asarray(measured, dtype=np.float64) - exact) / np.linalg.norm(exact))
+
+
+def kl_divergence(p_logits: ArrayLike, q_logits: ArrayLike) -> Float64:
+    """KL(softmax(p) || softmax(q)) in nats, one value per row."""
+    log_p = log_softmax(np.asarray(p_logits, dtype=np.float64))
+    log_q = log_softmax(np.asarray(q_logits, dtype=np.float64))
+    return np.asarray(np.sum(np.exp(log_p) * (log_p - log_q), axis=-1))
