@@ -1,0 +1,187 @@
+// Causal attention over int16 keys and values, one span of at most 256 keys at a time.
+//
+// What fixes the bits: a score is one fma chain over dimensions, a sum is sixteen lanes over keys, an accumulator is one fma chain over
+// keys; spans are merged in ascending order. How many heads share a load of keys or values (the tiles below) changes none of that.
+#include "kernels/families.h"
+#include "simd/exp.h"
+
+namespace swiftsure::SWIFTSURE_ISA {
+
+namespace {
+
+constexpr int64_t kSpanKeys = 256;
+constexpr float kMinusInfinity = -__builtin_inff();
+#if defined(__AVX512F__)
+constexpr int kHeadTile = 4, kDimTile = 4;  // 16 accumulators of 32 registers
+#else
+constexpr int kHeadTile = 2, kDimTile = 2;  // AVX2: 8 of 16 registers
+#endif
+
+// x = scale * q with |q| <= 32767 and scale = amax / 32767; a vector without a value over 1e-30 becomes zeros with scale 0.
+f32x16 inverse_scale(const float* x, int64_t width, float* scale) {
+    const i32x16 magnitude = splat_i32(0x7FFFFFFF);
+    f32x16 largest = splat(0.0f);
+    for (int64_t d = 0; d < width; d += 16) largest = max(as_f32(bit_and(as_i32(load(x + d)), magnitude)), largest);
+    const float amax = reduce_max(largest);
+    if (!(amax >= 1e-30f)) {
+        *scale = 0.0f;
+        return splat(0.0f);
+    }
+    *scale = amax / 32767.0f;
+    return splat(32767.0f / amax);
+}
+
+i32x16 quantized(const float* x, f32x16 inverse) {
+    const f32x16 scaled = mul(load(x), inverse);
+    return round_to_i32(min(max(scaled, splat(-32767.0f)), splat(32767.0f)));
+}
+
+// Scores of H heads for 16 V positions of a block that start at `first`. out: (H, 256).
+template <int H, int V>
+void score_positions(const float* q, int64_t head_dim, const KVBlockView& block, int64_t block_size, int64_t first, float* out) {
+    f32x16 sum[H][V];
+    for (int h = 0; h < H; ++h)
+        for (int v = 0; v < V; ++v) sum[h][v] = splat(0.0f);
+    const int16_t* keys = block.keys + first;
+    for (int64_t d = 0; d < head_dim; ++d, keys += block_size) {
+        f32x16 key[V];
+        for (int v = 0; v < V; ++v) key[v] = to_f32(load_i16(keys + 16 * v));
+        for (int h = 0; h < H; ++h) {
+            const f32x16 query = splat(q[h * head_dim + d]);
+            for (int v = 0; v < V; ++v) sum[h][v] = fma(query, key[v], sum[h][v]);
+        }
+    }
+    for (int v = 0; v < V; ++v) {
+        const f32x16 scale = load(block.key_scales + first + 16 * v);
+        for (int h = 0; h < H; ++h) store(out + h * kSpanKeys + 16 * v, mul(sum[h][v], scale));
+    }
+}
+
+template <int H>
+void score_span(const float* q, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible, float* scores) {
+    for (int64_t start = 0; start < visible; start += block_size, ++blocks) {
+        int64_t p = 0;
+        for (; p + 32 <= block_size; p += 32) score_positions<H, 2>(q, head_dim, *blocks, block_size, p, scores + start + p);
+        for (; p < block_size; p += 16) score_positions<H, 1>(q, head_dim, *blocks, block_size, p, scores + start + p);
+    }
+}
+
+// Turns the scores of one head into e^(score - max); masked lanes become exact zeros. Sum: lane i adds keys i, i+16, ...
+float exponentials(float* scores, int64_t visible, float* max_out) {
+    const int64_t whole = visible / 16 * 16;
+    if (whole < visible) {
+        const mask16 seen = first_lanes(static_cast<int>(visible - whole));
+        store(scores + whole, select(seen, load(scores + whole), splat(kMinusInfinity)));
+    }
+    f32x16 largest = load(scores);
+    for (int64_t j = 16; j < visible; j += 16) largest = max(largest, load(scores + j));
+    const float top = reduce_max(largest);
+    f32x16 sum = splat(0.0f);
+    for (int64_t j = 0; j < visible; j += 16) {
+        const f32x16 p = exp(sub(load(scores + j), splat(top)));
+        store(scores + j, p);
+        sum = add(sum, p);
+    }
+    *max_out = top;
+    return reduce_add(sum);
+}
+
+// acc[h][d] = fma chain over keys of (p * value scale) * value, for D vectors of dimensions from d0. scores: (H, 256), weights already.
+template <int H, int D>
+void accumulate_values(const float* weights, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible, int64_t d0,
+                       float* acc_out) {
+    f32x16 acc[H][D];
+    for (int h = 0; h < H; ++h)
+        for (int d = 0; d < D; ++d) acc[h][d] = splat(0.0f);
+    for (int64_t start = 0; start < visible; start += block_size, ++blocks) {
+        const int64_t count = visible - start < block_size ? visible - start : block_size;
+        const int16_t* values = blocks->values + d0;
+        for (int64_t j = 0; j < count; ++j, values += head_dim) {
+            f32x16 value[D];
+            for (int d = 0; d < D; ++d) value[d] = to_f32(load_i16(values + 16 * d));
+            for (int h = 0; h < H; ++h) {
+                const f32x16 weight = splat(weights[h * kSpanKeys + start + j]);
+                for (int d = 0; d < D; ++d) acc[h][d] = fma(weight, value[d], acc[h][d]);
+            }
+        }
+    }
+    for (int h = 0; h < H; ++h)
+        for (int d = 0; d < D; ++d) store(acc_out + h * head_dim + d0 + 16 * d, acc[h][d]);
+}
+
+void scale_weights(float* scores, const KVBlockView* blocks, int64_t block_size, int64_t visible) {
+    for (int64_t start = 0; start < visible; start += block_size, ++blocks)
+        for (int64_t p = 0; p < block_size && start + p < visible; p += 16)
+            store(scores + start + p, mul(load(scores + start + p), load(blocks->value_scales + p)));
+}
+
+template <int H>
+void span_of_heads(const float* q, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible, float* max_out,
+                   float* sum_out, float* acc_out) {
+    alignas(64) float scores[H * kSpanKeys];
+    score_span<H>(q, head_dim, blocks, block_size, visible, scores);
+    for (int h = 0; h < H; ++h) {
+        sum_out[h] = exponentials(scores + h * kSpanKeys, visible, max_out + h);
+        scale_weights(scores + h * kSpanKeys, blocks, block_size, visible);
+    }
+    int64_t d = 0;
+    for (; d + 16 * kDimTile <= head_dim; d += 16 * kDimTile)
+        accumulate_values<H, kDimTile>(scores, head_dim, blocks, block_size, visible, d, acc_out);
+    for (; d < head_dim; d += 16) accumulate_values<H, 1>(scores, head_dim, blocks, block_size, visible, d, acc_out);
+}
+
+f32x16 exp_of_difference(float a, float b) { return exp(splat(a - b)); }
+
+float first_lane(f32x16 v) {
+    alignas(64) float lane[16];
+    store(lane, v);
+    return lane[0];
+}
+
+}  // namespace
+
+void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size) {
+    const f32x16 key_inverse = inverse_scale(k, head_dim, block.key_scales + offset);
+    const f32x16 value_inverse = inverse_scale(v, head_dim, block.value_scales + offset);
+    for (int64_t d = 0; d < head_dim; d += 16) {
+        alignas(64) int16_t lane[16];
+        store_i16(lane, quantized(k + d, key_inverse));
+        for (int i = 0; i < 16; ++i) block.keys[(d + i) * block_size + offset] = lane[i];
+        store_i16(block.values + offset * head_dim + d, quantized(v + d, value_inverse));
+    }
+}
+
+void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible,
+                    float* max_out, float* sum_out, float* acc_out) {
+    for (int64_t h = 0; h < heads;) {
+        const int64_t left = heads - h;
+        const int tile = left < kHeadTile ? static_cast<int>(left) : kHeadTile;
+        const float* queries = q + h * head_dim;
+        float* acc = acc_out + h * head_dim;
+        if (tile == 1) span_of_heads<1>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
+        if (tile == 2) span_of_heads<2>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
+        if constexpr (kHeadTile > 2) {
+            if (tile == 3) span_of_heads<3>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
+            if (tile == 4) span_of_heads<4>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
+        }
+        h += tile;
+    }
+}
+
+void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
+                     int64_t heads, int64_t head_dim) {
+    for (int64_t h = 0; h < heads; ++h) {
+        const float top = max[h] > span_max[h] ? max[h] : span_max[h];
+        const f32x16 a = exp_of_difference(max[h], top), b = exp_of_difference(span_max[h], top);
+        max[h] = top;
+        sum[h] = first_lane(fma(splat(span_sum[h]), b, mul(splat(sum[h]), a)));
+        for (int64_t d = h * head_dim; d < (h + 1) * head_dim; d += 16) store(acc + d, fma(load(span_acc + d), b, mul(load(acc + d), a)));
+    }
+}
+
+void attention_finish(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim) {
+    for (int64_t h = 0; h < heads; ++h)
+        for (int64_t d = h * head_dim; d < (h + 1) * head_dim; d += 16) store(out + d, div(load(acc + d), splat(sum[h])));
+}
+
+}  // namespace swiftsure::SWIFTSURE_ISA
