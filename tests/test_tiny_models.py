@@ -1,0 +1,58 @@
+"""The models that other tests stand on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+from swiftsure.engine.backend import RowBatch
+from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
+from tiny_models import MATRIX_TYPES, TinyModel, TinySpec, byte_level_vocabulary, random_spec
+
+
+def test_a_seed_fixes_every_byte() -> None:
+    first, second = TinyModel(random_spec(3)), TinyModel(random_spec(3))
+    assert all(np.array_equal(first.tensors[name].data, second.tensors[name].data) for name in first.tensors)
+    assert not np.array_equal(first.tensors["token_embd.weight"].data, TinyModel(TinySpec(seed=4)).tensors["token_embd.weight"].data)
+
+
+@pytest.mark.parametrize("tensor_type", MATRIX_TYPES)
+def test_the_written_file_holds_the_tensors_of_the_model(tmp_path: Path, tensor_type: str) -> None:
+    model = TinyModel(TinySpec(type=tensor_type, tied=False, vocab=96))
+    reader = gguf.GGUFReader(model.write_gguf(tmp_path / "tiny.gguf"))
+    found = {tensor.name: tensor for tensor in reader.tensors}
+    assert found.keys() == model.tensors.keys()
+    for name, tensor in model.tensors.items():
+        assert found[name].tensor_type.name == tensor.type
+        assert tuple(reversed(found[name].shape.tolist())) == tensor.shape
+        assert np.array_equal(np.asarray(found[name].data).view(np.uint8).reshape(-1), tensor.data)
+
+
+@pytest.mark.parametrize("vocab", [96, 200, 259, 300])
+def test_the_vocabulary_has_the_size_asked_for_and_no_token_twice(vocab: int) -> None:
+    tokens, merges = byte_level_vocabulary(vocab)
+    assert len(tokens) == len(set(tokens)) == vocab
+    assert all("".join(merge.split(" ")) in tokens for merge in merges)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_reference_back_end_agrees_with_the_reference_model_however_rows_are_cut(seed: int) -> None:
+    model = TinyModel(random_spec(seed))
+    tokens = np.random.default_rng(seed).integers(0, model.spec.vocab, 70).astype(np.int32)
+    truth = ReferenceModel(model.schedule, model.source()).logits(tokens)
+    assert np.all(np.isfinite(truth))
+    assert truth.std() > 0.3
+    backend = ReferenceBackend(model.schedule, model.source(), kv_blocks=4)
+    table = np.array([[3, 0, 2]], dtype=np.int32)
+    position = 0
+    for rows in (1, 30, 5, 34):
+        positions = np.arange(position, position + rows, dtype=np.int32)
+        wanted = np.array([rows - 1], dtype=np.int32)
+        batch = RowBatch(
+            tokens=tokens[positions], positions=positions, sequences=np.zeros(rows, np.int32), block_tables=table, logit_rows=wanted
+        )
+        position += rows
+        assert np.allclose(backend.run(batch)[0], truth[position - 1], rtol=1e-6, atol=1e-6)
