@@ -27,8 +27,16 @@ void attention_merge(float* max, float* sum, float* acc, const float* span_max, 
                      int64_t heads, int64_t head_dim);
 void attention_finish(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim);
 
+float max_logit(const float* logits, int64_t vocab);
 int64_t argmax(const float* logits, int64_t vocab);
 int64_t gumbel_argmax(const float* logits, int64_t vocab, float temperature, uint64_t seed, uint32_t choice, uint32_t position);
-float log_sum_exp(const float* logits, int64_t vocab);
+int64_t gumbel_argmax_of(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position);
+int64_t select_at_least(const float* logits, int64_t vocab, float least, int32_t* ids);
+void scale_logits(const float* logits, int64_t count, float max, float temperature, float* out);
+void exp_row(const float* x, int64_t count, float* out);
+double exp_sum(const float* logits, int64_t vocab, float max, float temperature);
+double log_sum_exp(const float* logits, int64_t vocab);
+void philox_words(const uint32_t* counter, const uint32_t* key, uint32_t* out);
+void gumbel_of_words(const uint32_t* words, int64_t count, float* noise, float* bound);
 
 }  // namespace swiftsure::SWIFTSURE_ISA

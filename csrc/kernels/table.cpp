@@ -23,9 +23,17 @@ const KernelTable& kernel_table() {
         .attention_span = attention_span,
         .attention_merge = attention_merge,
         .attention_finish = attention_finish,
+        .max_logit = max_logit,
         .argmax = argmax,
         .gumbel_argmax = gumbel_argmax,
+        .gumbel_argmax_of = gumbel_argmax_of,
+        .select_at_least = select_at_least,
+        .scale_logits = scale_logits,
+        .exp_row = exp_row,
+        .exp_sum = exp_sum,
         .log_sum_exp = log_sum_exp,
+        .philox_words = philox_words,
+        .gumbel_of_words = gumbel_of_words,
     };
     return table;
 }

@@ -58,11 +58,24 @@ struct KernelTable {
     void (*attention_finish)(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim);
 
     // --- sampling.cpp -----------------------------------------------------------------------------------------------------
-    int64_t (*argmax)(const float* logits, int64_t vocab);  // ties to the lowest id
-    // argmax over tokens of logits[t] / temperature + gumbel(seed, choice, position, t); logits of -infinity are never chosen.
+    // NaN logits are never chosen (unless all are: token 0), logits of -infinity neither while another is left; ties to the lowest id.
+    float (*max_logit)(const float* logits, int64_t vocab);  // -infinity when all are NaN
+    int64_t (*argmax)(const float* logits, int64_t vocab);
+    // argmax over tokens of (logits[t] - max) / temperature + gumbel(seed, choice, position, t).
     int64_t (*gumbel_argmax)(const float* logits, int64_t vocab, float temperature, uint64_t seed, uint32_t choice, uint32_t position);
-    // exp(logits - max) and its sum in a fixed order; returns log(sum) + max.
-    float (*log_sum_exp)(const float* logits, int64_t vocab);
+    // The same over `count` candidates in any order, `scaled` being (logits[t] - max) / temperature; -1 when none can be chosen.
+    int64_t (*gumbel_argmax_of)(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice,
+                                uint32_t position);
+    // Ids of the logits >= least, ascending; returns how many. ids has room for vocab.
+    int64_t (*select_at_least)(const float* logits, int64_t vocab, float least, int32_t* ids);
+    void (*scale_logits)(const float* logits, int64_t count, float max, float temperature, float* out);  // (l - max) / temperature
+    void (*exp_row)(const float* x, int64_t count, float* out);                                          // e^x, x <= 88
+    // Sum of e^((l - max) / temperature) in a fixed order: float over 64 vectors of 16 lanes, their totals in double.
+    double (*exp_sum)(const float* logits, int64_t vocab, float max, float temperature);
+    double (*log_sum_exp)(const float* logits, int64_t vocab);
+    // For known-answer tests: one Philox4x32-10 block, and the noise of given words with the bound that prunes it.
+    void (*philox_words)(const uint32_t* counter, const uint32_t* key, uint32_t* out);  // 4, 2, 4 words
+    void (*gumbel_of_words)(const uint32_t* words, int64_t count, float* noise, float* bound);
 };
 
 }  // namespace swiftsure
