@@ -1,4 +1,13 @@
-// Weights in the order the kernels stream them: strips of 16 output rows.
+// Weights in the order the kernels stream them: strips of 16 output rows, one layout for all instruction sets.
+//
+// Block types, per strip and group of 32 columns:
+//   Q4_0, Q4_1  256 B of nibbles: vector j (64 B), byte 4n+i holds columns 4j+i (low nibble) and 16+4j+i (high nibble) of row n;
+//               then 16 float16 scales (32 B); for Q4_1 then 16 float16 minima (32 B).
+//   Q8_0        512 B of int8: vector j (64 B), byte 4n+i holds column 4j+i of row n; then 16 float16 scales (32 B).
+// F32, F16, BF16: (k, 16), the rows of the strip beside each other.
+//
+// The kernels take any range of strips. A pass of one or two rows runs two strips side by side, so threads do best to claim strips in
+// multiples of kStripsPerChunk, starting at such a multiple.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +17,43 @@ namespace swiftsure {
 enum class TensorType : int32_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
 
 constexpr int64_t kStripRows = 16;
+constexpr int64_t kStripsPerChunk = 2;
+
+// Bytes of one group of 32 columns of a strip: the integers, then the float16 scales, then (Q4_1) the float16 minima.
+constexpr int64_t kNibbleBytes = 256;
+constexpr int64_t kInt8Bytes = 512;
+constexpr int64_t kScaleBytes = 32;
+
+constexpr int64_t group_bytes(TensorType type) {
+    switch (type) {
+        case TensorType::Q8_0:
+            return kInt8Bytes + kScaleBytes;
+        case TensorType::Q4_0:
+            return kNibbleBytes + kScaleBytes;
+        case TensorType::Q4_1:
+            return kNibbleBytes + 2 * kScaleBytes;
+        default:
+            return 0;  // float types have no groups
+    }
+}
+
+constexpr bool is_quantized(TensorType type) { return group_bytes(type) != 0; }
 
 struct PackedMatrix {
     TensorType type;
-    int64_t n;            // output rows
-    int64_t k;            // input columns
-    int64_t strips;       // ceil(n / 16); rows past n are zero
+    int64_t n;       // output rows
+    int64_t k;       // input columns
+    int64_t strips;  // ceil(n / 16); rows past n are zero
     int64_t strip_bytes;
     const uint8_t* data;  // (strips, strip_bytes), 64-byte aligned
 };
 
-// Bytes that packing `type` of shape (n, k) takes; 0 when the shape does not fit the type (k % 32 for block types).
+// Bytes that `rows` rows of k columns take in a model file; 0 when the shape does not fit the type (k % 32 for block types) or 63 bits.
+int64_t source_bytes(TensorType type, int64_t rows, int64_t k);
+// Bytes that packing `type` of shape (n, k) takes; 0 when the shape does not fit the type or 63 bits.
 int64_t packed_bytes(TensorType type, int64_t n, int64_t k);
 // Packs `source` (the file's own layout, row-major blocks) into `data`. Rows [first_row, first_row + rows) of the packed matrix, so that
-// q, k and v may share one matrix.
+// q, k and v may share one matrix. Touches those rows only; the memory of rows that are never packed must be zero from the start.
 void pack_rows(TensorType type, const uint8_t* source, int64_t rows, int64_t k, int64_t first_row, uint8_t* data);
 
 }  // namespace swiftsure

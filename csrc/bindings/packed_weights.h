@@ -1,14 +1,4 @@
-// What Python sees as _core.PackedMatrix: a packed matrix and the memory it lies in.
+// What Python sees as _core.PackedMatrix.
 #pragma once
 
-#include "packed_matrix.h"
-#include "pages.h"
-
-namespace swiftsure {
-
-struct PackedWeights {
-    PackedMatrix matrix;
-    Pages memory;
-};
-
-}  // namespace swiftsure
+#include "../packed_weights.h"

@@ -11,6 +11,7 @@ const KernelTable& kernel_table() {
     static constexpr KernelTable table = {
         .isa = SWIFTSURE_STRING(SWIFTSURE_ISA),
         .quantize_row = quantize_row,
+        .unpack_activations = unpack_activations,
         .matmul_quantized = matmul_quantized,
         .matmul_float = matmul_float,
         .unpack_row = unpack_row,

@@ -24,9 +24,11 @@ struct KVBlockView {
 struct KernelTable {
     const char* isa;
 
-    // --- matmul.cpp, quantize.cpp -----------------------------------------------------------------------------------------
+    // --- matmul_*.cpp, quantize.cpp, unpack.cpp ---------------------------------------------------------------------------
     // Quantizes one row of k floats (k a multiple of 32) into groups of 32: int16 as two int8 digits, |q| <= 32639.
     void (*quantize_row)(const float* x, int64_t k, ActivationRow out);
+    // The 32 integers of one group's payload, in natural order.
+    void (*unpack_activations)(const uint8_t* payload, int16_t* q);
     // out[row * out_stride + n] (+)= sum_k x[row][k] w[n][k] for n in strips [strip_begin, strip_end) of 16 output rows each.
     // `accumulate`: the finished sum is added to what is there with one float addition.
     void (*matmul_quantized)(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out,

@@ -1,0 +1,173 @@
+// Packed matrices, and the matmul kernels one call at a time for tests and measurements.
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "activations.h"
+#include "bindings/bindings.h"
+#include "dispatch.h"
+#include "float_mode.h"
+#include "packed_weights.h"
+#include "pages.h"
+
+namespace nb = nanobind;
+
+namespace swiftsure {
+namespace {
+
+using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using OutMatrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+constexpr TensorType kTypes[] = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1};
+
+TensorType parse_type(const std::string& name) {
+    std::string known;
+    for (TensorType type : kTypes) {
+        if (name == type_name(type)) return type;
+        known += (known.empty() ? "" : ", ") + std::string(type_name(type));
+    }
+    throw std::invalid_argument("tensor type must be one of " + known + ", got \"" + name + "\"");
+}
+
+const KernelTable& table_of(const std::string& isa) {
+    const KernelTable* table = find_kernel_table(isa);
+    if (table) return *table;
+    std::string known;
+    for (const std::string& name : supported_isas()) known += (known.empty() ? "" : ", ") + name;
+    throw std::invalid_argument("isa must be one of " + known + " on this machine, got \"" + isa + "\"");
+}
+
+// Quantized rows and the memory they lie in.
+class QuantizedRows {
+  public:
+    QuantizedRows(int64_t rows, int64_t k)
+        : rows_(rows), groups_(k / kGroup), payload_(size(kGroupPayloadBytes)), scale_(size(4)), scaled_sum_(size(4)), sum_(size(4)) {}
+
+    ActivationRow row(int64_t r) {
+        const int64_t at = r * groups_;
+        return {payload_.data() + at * kGroupPayloadBytes, floats(scale_) + at, floats(scaled_sum_) + at, integers(sum_) + at};
+    }
+    Activations all() const { return {payload_.data(), floats(scale_), floats(scaled_sum_), integers(sum_), rows_, groups_}; }
+
+  private:
+    size_t size(int64_t bytes) const { return static_cast<size_t>(rows_ * groups_ * bytes); }
+    static float* floats(const Pages& p) { return reinterpret_cast<float*>(p.data()); }
+    static int32_t* integers(const Pages& p) { return reinterpret_cast<int32_t*>(p.data()); }
+
+    int64_t rows_, groups_;
+    Pages payload_, scale_, scaled_sum_, sum_;
+};
+
+QuantizedRows quantize_rows(const KernelTable& table, const float* x, int64_t rows, int64_t k) {
+    QuantizedRows quantized(rows, k);
+    for (int64_t r = 0; r < rows; ++r) table.quantize_row(x + r * k, k, quantized.row(r));
+    return quantized;
+}
+
+void matmul(const std::string& isa, const PackedWeights& weights, Matrix x, int64_t strip_begin, int64_t strip_end, bool accumulate,
+            OutMatrix out) {
+    const KernelTable& table = table_of(isa);
+    const PackedMatrix& w = weights.matrix;
+    const int64_t rows = static_cast<int64_t>(x.shape(0)), width = static_cast<int64_t>(out.shape(1));
+    if (static_cast<int64_t>(x.shape(1)) != w.k)
+        throw std::invalid_argument("x must have the matrix's " + std::to_string(w.k) + " columns, got " + std::to_string(x.shape(1)));
+    if (static_cast<int64_t>(out.shape(0)) != rows || width != w.n)
+        throw std::invalid_argument("out must have shape (" + std::to_string(rows) + ", " + std::to_string(w.n) + "), got (" +
+                                    std::to_string(out.shape(0)) + ", " + std::to_string(width) + ")");
+    if (strip_begin < 0 || strip_begin > strip_end || strip_end > w.strips)
+        throw std::invalid_argument("strips must satisfy 0 <= begin <= end <= " + std::to_string(w.strips) + ", got " +
+                                    std::to_string(strip_begin) + " and " + std::to_string(strip_end));
+    nb::gil_scoped_release release;
+    const FloatMode mode;
+    if (!is_quantized(w.type)) {
+        table.matmul_float(w, x.data(), w.k, rows, strip_begin, strip_end, out.data(), width, accumulate);
+        return;
+    }
+    const QuantizedRows quantized = quantize_rows(table, x.data(), rows, w.k);
+    table.matmul_quantized(w, quantized.all(), strip_begin, strip_end, out.data(), width, accumulate);
+}
+
+template <typename T>
+nb::ndarray<nb::numpy, T> numpy_array(std::initializer_list<size_t> shape) {
+    size_t size = 1;
+    for (size_t s : shape) size *= s;
+    T* data = new T[size]();
+    nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<T*>(p); });
+    return nb::ndarray<nb::numpy, T>(data, shape, owner);
+}
+
+using Quantized = std::tuple<nb::ndarray<nb::numpy, int16_t>, nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, int32_t>>;
+
+Quantized quantize(const std::string& isa, Matrix x) {
+    const KernelTable& table = table_of(isa);
+    const size_t rows = x.shape(0), k = x.shape(1), groups = k / kGroup;
+    if (k % kGroup) throw std::invalid_argument("quantized rows need a multiple of 32 columns, got " + std::to_string(k));
+    auto q = numpy_array<int16_t>({rows, k});
+    auto scale = numpy_array<float>({rows, groups});
+    auto sum = numpy_array<int32_t>({rows, groups});
+    nb::gil_scoped_release release;
+    const FloatMode mode;
+    QuantizedRows quantized = quantize_rows(table, x.data(), static_cast<int64_t>(rows), static_cast<int64_t>(k));
+    const Activations all = quantized.all();
+    for (size_t i = 0; i < rows * groups; ++i) {
+        table.unpack_activations(all.payload + i * kGroupPayloadBytes, q.data() + i * kGroup);
+        scale.data()[i] = all.scale[i];
+        sum.data()[i] = all.sum[i];
+    }
+    return {q, scale, sum};
+}
+
+nb::ndarray<nb::numpy, float> unpack_row(const std::string& isa, const PackedWeights& weights, int64_t n) {
+    const KernelTable& table = table_of(isa);
+    if (n < 0 || n >= weights.matrix.n)
+        throw std::invalid_argument("row must be in [0, " + std::to_string(weights.matrix.n) + "), got " + std::to_string(n));
+    auto out = numpy_array<float>({static_cast<size_t>(weights.matrix.k)});
+    nb::gil_scoped_release release;
+    const FloatMode mode;
+    table.unpack_row(weights.matrix, n, out.data());
+    return out;
+}
+
+void pack_source_rows(PackedWeights& weights, int64_t first_row, int64_t rows, Bytes data) {
+    nb::gil_scoped_release release;
+    weights.pack_rows(first_row, rows, data.data(), data.size());
+}
+
+}  // namespace
+
+void register_matmul(nb::module_& m) {
+    nb::class_<WeightArena>(m, "WeightArena", "Memory on huge pages that many packed matrices share.")
+        .def(nb::init<>())
+        .def_prop_ro("used_bytes", &WeightArena::used_bytes);
+    nb::class_<PackedWeights>(m, "PackedMatrix", "Weights of shape (n, k) in the order the kernels stream them; zero until packed.")
+        .def(
+            "__init__",
+            [](PackedWeights* self, const std::string& type, int64_t n, int64_t k, std::shared_ptr<WeightArena> arena) {
+                new (self) PackedWeights(parse_type(type), n, k, std::move(arena));
+            },
+            nb::arg("type"), nb::arg("n"), nb::arg("k"), nb::arg("arena") = nb::none())
+        .def("pack_rows", &pack_source_rows, nb::arg("first_row"), nb::arg("rows"), nb::arg("data").noconvert(),
+             "Packs `rows` rows from the bytes of a model file.")
+        .def_prop_ro("type", [](const PackedWeights& w) { return type_name(w.matrix.type); })
+        .def_prop_ro("n", [](const PackedWeights& w) { return w.matrix.n; })
+        .def_prop_ro("k", [](const PackedWeights& w) { return w.matrix.k; })
+        .def_prop_ro(
+            "strips", [](const PackedWeights& w) { return w.matrix.strips; }, "Strips of 16 rows; the last may be short.")
+        .def_prop_ro("nbytes", &PackedWeights::nbytes);
+    m.def("matmul", &matmul, nb::arg("isa"), nb::arg("weights"), nb::arg("x").noconvert(), nb::arg("strip_begin"), nb::arg("strip_end"),
+          nb::arg("accumulate"), nb::arg("out").noconvert(),
+          "out[:, 16 * strip_begin : 16 * strip_end] (+)= x @ weights.T, on one thread.");
+    m.def("quantize", &quantize, nb::arg("isa"), nb::arg("x").noconvert(),
+          "Rows as integers: q (rows, k), scale (rows, k / 32) and sum of q (rows, k / 32).");
+    m.def("unpack_row", &unpack_row, nb::arg("isa"), nb::arg("weights"), nb::arg("row"), "One row of the matrix as floats.");
+}
+
+}  // namespace swiftsure
