@@ -1,0 +1,158 @@
+"""A GGUF file: typed metadata, and tensors mapped from disk."""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
+from swiftsure.models.gguf_header import StringArray, Value, parse_header
+from swiftsure.models.tensors import TensorInfo
+
+# File kinds that people pass by mistake: first bytes or suffix -> what it is.
+_PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+_REQUIRED = object()
+
+
+class Metadata:
+    """Key-value pairs of a header, read by type; an error names the key, the rule and what is there."""
+
+    def __init__(self, values: dict[str, Value]) -> None:
+        self._values = values
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def get(self, key: str) -> Value | None:
+        return self._values.get(key)
+
+    def integer(self, key: str, default: int | object = _REQUIRED) -> int:
+        value = self._typed(key, int, "an integer", default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ModelFileError(f"metadata key '{key}' must be an integer, got {value!r}")
+        return value
+
+    def number(self, key: str, default: float | object = _REQUIRED) -> float:
+        value = self._typed(key, (int, float), "a number", default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ModelFileError(f"metadata key '{key}' must be a number, got {value!r}")
+        return float(value)
+
+    def boolean(self, key: str, default: bool | object = _REQUIRED) -> bool:
+        return bool(self._typed(key, bool, "a boolean", default))
+
+    def text(self, key: str, default: str | object = _REQUIRED) -> str:
+        return str(self._typed(key, str, "a string", default))
+
+    def strings(self, key: str) -> StringArray:
+        value = self._typed(key, StringArray, "an array of strings", _REQUIRED)
+        if not isinstance(value, StringArray):
+            raise ModelFileError(f"metadata key '{key}' must be an array of strings")
+        return value
+
+    def integers(self, key: str) -> NDArray[np.generic]:
+        value = self._typed(key, np.ndarray, "an array of integers", _REQUIRED)
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "iu":
+            raise ModelFileError(f"metadata key '{key}' must be an array of integers")
+        return value
+
+    def _typed(self, key: str, kind: type | tuple[type, ...], article: str, default: object) -> object:
+        value = self._values.get(key, default)
+        if value is _REQUIRED:
+            raise ModelFileError(f"metadata key '{key}' is missing")
+        if not isinstance(value, kind):
+            shown = f"an array of {len(value)}" if isinstance(value, StringArray | np.ndarray | list) else repr(value)
+            raise ModelFileError(f"metadata key '{key}' must be {article}, got {shown}")
+        return value
+
+
+class GGUFFile:
+    """An open GGUF file; a :class:`~swiftsure.models.tensors.TensorSource`. Context manager."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Parses the header. Raises ModelNotFoundError, ModelFileError or UnsupportedModelError; each message starts with the path."""
+        self.path = Path(path)
+        self._map: mmap.mmap | None = _map_file(self.path)
+        self.size = len(self._map)
+        view = memoryview(self._map)
+        try:
+            header = parse_header(view)
+        except (ModelFileError, UnsupportedModelError) as error:
+            view.release()
+            self.close()
+            raise type(error)(f"{self.path}: {error}") from None
+        view.release()
+        self.version = header.version
+        self.metadata = Metadata(header.metadata)
+        self._tensors = header.tensors
+
+    def names(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def info(self, name: str) -> TensorInfo:
+        entry = self._tensors.get(name)
+        if entry is None:
+            raise ModelFileError(f"{self.path}: tensor '{name}' is missing")
+        return TensorInfo(entry.name, entry.type, entry.shape, entry.nbytes)
+
+    def read(self, name: str) -> NDArray[np.uint8]:
+        if self._map is None:
+            raise ModelFileError(f"{self.path}: the file is closed")
+        self.info(name)
+        entry = self._tensors[name]
+        return np.frombuffer(self._map, np.uint8, entry.nbytes, entry.offset)
+
+    def drop(self, name: str) -> None:
+        self.info(name)
+        if self._map is None or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        entry = self._tensors[name]
+        # Whole pages outward: the mapping is read-only and shared, so a neighbour's bytes on an edge page simply come back when touched.
+        start = entry.offset - entry.offset % mmap.PAGESIZE
+        self._map.madvise(mmap.MADV_DONTNEED, start, entry.offset + entry.nbytes - start)
+
+    def close(self) -> None:
+        if self._map is not None:
+            with contextlib.suppress(BufferError):  # an array still looks at it: the mapping goes when the last such array does
+                self._map.close()
+            self._map = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _map_file(path: Path) -> mmap.mmap:
+    if not path.exists():
+        raise ModelNotFoundError(f"{path}: no such file")
+    if not path.is_file():
+        raise ModelNotFoundError(f"{path}: not a file")
+    if path.suffix.lower() in _PICKLE_SUFFIXES:
+        raise UnsupportedModelError(f"{path}: '{path.suffix}' files are Python pickles, which can run code when loaded; use a GGUF file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(24)
+            if head[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04"):
+                raise UnsupportedModelError(f"{path}: looks like a Python pickle, which can run code when loaded; use a GGUF file")
+            if path.suffix.lower() == ".safetensors":
+                raise UnsupportedModelError(f"{path}: safetensors files are not supported yet; use a GGUF file")
+            if len(head) < 24:
+                raise ModelFileError(f"{path}: header: a GGUF file has at least 24 bytes, this one {len(head)}")
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -1,0 +1,186 @@
+"""An open model: what the bytes of one file mean."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+from swiftsure.errors import ModelFileError, TemplateError, UnsupportedModelError
+from swiftsure.models.architectures import Architecture, architecture
+from swiftsure.models.chat_template import ChatTemplate, Message
+from swiftsure.models.config import ModelConfig
+from swiftsure.models.files import ModelFiles
+from swiftsure.models.gguf import GGUFFile
+from swiftsure.models.schedule import Embed, Matmul, Schedule
+from swiftsure.models.tensors import TensorSource
+from swiftsure.models.tokenizer import Tokenizer
+
+KV_VALUE_BYTES = 2  # int16
+KV_SCALE_BYTES = 4  # one float32 per head vector
+_TEMPLATE_KEY = "tokenizer.chat_template"
+_SAMPLING_PREFIX = "general.sampling."
+
+
+class Model:
+    """Weights, configuration, tokenizer and chat template of one file. Context manager; made by :func:`open_model`.
+
+    The tokenizer and the template are built when first asked for: `models info` and runs on token ids never pay for them.
+    """
+
+    def __init__(self, files: ModelFiles, file: GGUFFile, arch: Architecture, config: ModelConfig) -> None:
+        self.files = files
+        self.config = config
+        self._file = file
+        self._arch = arch
+
+    @property
+    def architecture(self) -> str:
+        return self._arch.name
+
+    @property
+    def tensors(self) -> TensorSource:
+        return self._file
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Raises UnsupportedModelError for a vocabulary of another kind and ModelFileError for a damaged one."""
+        tokenizer = Tokenizer.from_gguf(self._file.metadata)
+        if tokenizer.vocab_size != self.config.vocab_size:
+            raise ModelFileError(f"the vocabulary has {tokenizer.vocab_size} tokens, but the embedding {self.config.vocab_size} rows")
+        return tokenizer
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        if _TEMPLATE_KEY not in self._file.metadata:
+            return None
+        tokenizer = self.tokenizer
+        named = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id}
+        variables = {name: tokenizer.token_text(token) for name, token in named.items() if token is not None}
+        return ChatTemplate(self._file.metadata.text(_TEMPLATE_KEY), variables=variables)
+
+    @cached_property
+    def generation_defaults(self) -> dict[str, Any]:
+        """Sampling values that the file recommends, by GGUF's own names (``temp``, ``top_p``); empty when it is silent."""
+        meta = self._file.metadata
+        return {key.removeprefix(_SAMPLING_PREFIX): meta.get(key) for key in meta if key.startswith(_SAMPLING_PREFIX)}
+
+    def encode_chat(
+        self, messages: Sequence[Message], *, add_generation_prompt: bool = True, special_in_content: bool = False
+    ) -> list[int]:
+        """Ids of a conversation, as the model's template writes it.
+
+        Special tokens that are spelled out in a message's content stay plain text unless ``special_in_content``. Raises TemplateError when
+        there is no template, when it refuses, and when it rearranges contents that hold special tokens so that they cannot be told apart.
+        """
+        template, tokenizer = self.chat_template, self.tokenizer
+        if template is None:
+            raise TemplateError(f"model '{self.files.name}' has no chat template; give it plain text")
+        if special_in_content:
+            return tokenizer.encode(template.render(messages, add_generation_prompt=add_generation_prompt), special=True)
+        text, spans = template.render_with_spans(messages, add_generation_prompt=add_generation_prompt)
+        if spans is None:
+            for i, message in enumerate(messages):
+                if tokenizer.contains_special(message["content"]):
+                    raise TemplateError(
+                        f"message {i} spells out a special token, and this template rearranges contents so that they cannot be told apart"
+                    )
+        return tokenizer.encode(text, special=True, plain_spans=spans or ())
+
+    def schedule(self) -> Schedule:
+        """The static program of one pass."""
+        return self._arch.write_schedule(self.config)
+
+    def info(self) -> dict[str, Any]:
+        return _describe(self.files, self._file, self.config, [], self.schedule())
+
+    def close(self) -> None:
+        template = self.__dict__.get("chat_template")
+        if template is not None:
+            template.close()
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_model(files: ModelFiles) -> Model:
+    """Opens a model that this build can run.
+
+    Raises ModelFileError for a damaged file and UnsupportedModelError for a sound one of another kind; each message starts with the path.
+    """
+    file = GGUFFile(files.path)
+    try:
+        arch = architecture(file.metadata.text("general.architecture"))
+        config = arch.read_config(file)
+        reasons = arch.unsupported_reasons(file, config)
+        if reasons:
+            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            raise UnsupportedModelError(reasons[0] + more)
+    except (ModelFileError, UnsupportedModelError) as error:
+        file.close()
+        message = str(error)
+        raise type(error)(message if message.startswith(str(files.path)) else f"{files.path}: {message}") from None
+    return Model(files, file, arch, config)
+
+
+def describe(files: ModelFiles) -> dict[str, Any]:
+    """What ``models info --json`` prints, also for a sound file that cannot be run: then ``unsupported`` lists why.
+
+    Raises ModelFileError for a damaged file.
+    """
+    with GGUFFile(files.path) as file:
+        try:
+            arch = architecture(file.metadata.text("general.architecture"))
+            config = arch.read_config(file)
+            return _describe(files, file, config, arch.unsupported_reasons(file, config), arch.write_schedule(config))
+        except UnsupportedModelError as error:
+            return _describe(files, file, None, [str(error)], None)
+
+
+def kv_bytes_per_position(config: ModelConfig) -> int:
+    """Keys and values of one position over all layers: int16 values and one float32 scale per head vector."""
+    return config.layers * config.kv_heads * 2 * (config.head_dim * KV_VALUE_BYTES + KV_SCALE_BYTES)
+
+
+def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
+    """Bytes of weights that one decode pass must read: every matrix that is multiplied, and one row of the embedding."""
+    matrices = {weight for op in schedule.ops if isinstance(op, Matmul) for weight in op.weights}
+    rows = [tensors.info(op.weight) for op in schedule.ops if isinstance(op, Embed)]
+    return sum(tensors.info(name).nbytes for name in matrices) + sum(info.nbytes // info.shape[0] for info in rows)
+
+
+def _describe(
+    files: ModelFiles, file: GGUFFile, config: ModelConfig | None, unsupported: list[str], schedule: Schedule | None
+) -> dict[str, Any]:
+    infos = [file.info(name) for name in file.names()]
+    counts, sizes = Counter(info.type for info in infos), Counter[str]()
+    for info in infos:
+        sizes[info.type] += info.nbytes
+    meta = file.metadata
+    return {
+        "name": files.name,
+        "path": str(files.path),
+        "sha256": files.sha256,
+        "source": files.source,
+        "version": files.version,
+        "licence": files.licence or meta.text("general.license", "") or None,
+        "format": f"GGUF {file.version}",
+        "file_bytes": file.size,
+        "architecture": meta.text("general.architecture", "unknown"),
+        "parameters": sum(info.elements for info in infos),
+        "tensor_types": {kind: {"tensors": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)},
+        "layers": config.layers if config else None,
+        "context_length": config.context_length if config else None,
+        "vocab_size": config.vocab_size if config else None,
+        "decode_bytes_per_token": decode_bytes_per_token(file, schedule) if schedule else None,
+        "kv_bytes_per_position": kv_bytes_per_position(config) if config else None,
+        "kv_format": "int16 values, one float32 scale per head vector",
+        "chat_template": _TEMPLATE_KEY in meta,
+        "unsupported": unsupported,
+    }

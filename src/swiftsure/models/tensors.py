@@ -1,0 +1,44 @@
+"""What the rest of Swiftsure sees of a weights file: named tensors in the file's own encoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import prod
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """``shape`` is row-major: a matrix that maps k inputs to n outputs is ``(n, k)``. ``nbytes`` is its size in the file."""
+
+    name: str
+    type: str  # as GGUF spells it: "Q4_1"
+    shape: tuple[int, ...]
+    nbytes: int
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+class TensorSource(Protocol):
+    """Tensors of one model, read lazily."""
+
+    def names(self) -> Iterable[str]:
+        """All tensor names, in the order of the file."""
+
+    def info(self, name: str) -> TensorInfo:
+        """Raises ModelFileError when the file holds no such tensor."""
+
+    def read(self, name: str) -> NDArray[np.uint8]:
+        """The file's own bytes, one dimension, without a copy; valid until :meth:`close`."""
+
+    def drop(self, name: str) -> None:
+        """Says that these pages are not needed for now; a later ``read`` brings the same bytes back."""
+
+    def close(self) -> None:
+        """Safe to call twice."""
