@@ -80,7 +80,8 @@ class Tokenizer:
         end_ids = {named[name] for name in ("eot", "eom")} | {i for i in control if tokens[i] in _END_NAMES}
         return cls(
             tokens,
-            meta.strings("tokenizer.ggml.merges").tolist(),
+            # GGUF writers leave an empty array out, so no merges are no fault.
+            meta.strings("tokenizer.ggml.merges").tolist() if "tokenizer.ggml.merges" in meta else [],
             pre=meta.text("tokenizer.ggml.pre", "default"),
             control_ids=control,
             user_defined_ids=[i for i, kind_id in enumerate(types) if kind_id == _USER_DEFINED],
