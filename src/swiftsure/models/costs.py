@@ -1,0 +1,66 @@
+"""What each step of a schedule costs: the bytes it reads and the arithmetic it does in one decode pass (one row, one sequence)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from swiftsure.models.model import KV_SCALE_BYTES, KV_VALUE_BYTES
+from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.tensors import TensorSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """One step of the program. ``operations`` counts additions and multiplications of the plain mathematics."""
+
+    name: str  # "matmul"
+    reads: tuple[str, ...]  # buffers and tensors
+    writes: str  # a buffer, or the cache of a layer
+    shape: str  # of the work for one row
+    weight_bytes: int  # as the file stores them
+    kv_bytes: int  # of the key-value cache, read or written
+    operations: int
+
+
+def step_costs(schedule: Schedule, tensors: TensorSource, *, positions: int) -> tuple[StepCost, ...]:
+    """The cost of every step when one token is decoded at the end of ``positions`` cached positions."""
+    return tuple(_cost(op, schedule, tensors, positions) for op in schedule.ops)
+
+
+def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int) -> StepCost:
+    width = schedule.buffers
+    vector_bytes = schedule.head_dim * KV_VALUE_BYTES + KV_SCALE_BYTES
+    match op:
+        case Embed():
+            rows, columns = tensors.info(op.weight).shape
+            return _step("embed", (op.weight,), op.out, f"1 of {rows} x {columns}", tensors.info(op.weight).nbytes // rows, 0, columns)
+        case RMSNorm():
+            n = width[op.x]
+            return _step("rms_norm", (op.x, op.weight), op.out, f"{n}", tensors.info(op.weight).nbytes, 0, 4 * n)
+        case Matmul():
+            infos = [tensors.info(weight) for weight in op.weights]
+            n, k = sum(info.shape[0] for info in infos), infos[0].shape[1]
+            kinds = "+".join(dict.fromkeys(info.type for info in infos))
+            weights, out = sum(info.nbytes for info in infos), f"{op.out} +=" if op.accumulate else op.out
+            return _step("matmul", (op.x, *op.weights), out, f"{n} x {k} {kinds}", weights, 0, 2 * n * k)
+        case Rope():
+            turned = op.heads * op.rotary_dim
+            return _step("rope", (op.x,), op.x, f"{op.heads} x {op.rotary_dim} at {op.offset}", 0, 0, 3 * turned)
+        case StoreKV():
+            vectors = 2 * schedule.kv_heads
+            return _step("store_kv", (op.x,), f"cache {op.layer}", f"{vectors} x {schedule.head_dim}", 0, vectors * vector_bytes, 0)
+        case Attention():
+            read = 2 * schedule.kv_heads * vector_bytes * positions
+            work = 4 * op.heads * schedule.head_dim * positions
+            return _step("attention", (op.x, f"cache {op.layer}"), op.out, f"{op.heads} heads x {positions} keys", 0, read, work)
+        case SiluMul():
+            n = width[op.out]
+            return _step("silu_mul", (op.x,), op.out, f"{n}", 0, 0, 5 * n)
+        case SelectRows():
+            return _step("select_rows", (op.x,), op.out, f"{width[op.x]}", 0, 0, 0)
+
+
+def _step(name: str, reads: tuple[str, ...], writes: str, shape: str, weight_bytes: int, kv_bytes: int, operations: int) -> StepCost:
+    return StepCost(
+        name=name, reads=reads, writes=writes, shape=shape, weight_bytes=weight_bytes, kv_bytes=kv_bytes, operations=operations
+    )

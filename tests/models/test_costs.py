@@ -1,0 +1,42 @@
+"""What each step of a schedule costs."""
+
+from __future__ import annotations
+
+from swiftsure.models.costs import step_costs
+from swiftsure.models.model import decode_bytes_per_token
+from tiny_models import TinyModel, TinySpec
+
+SPEC = TinySpec(seed=1, tied=False)
+
+
+def test_every_step_of_the_schedule_has_its_cost_in_order() -> None:
+    model = TinyModel(SPEC)
+    costs = step_costs(model.schedule, model.source(), positions=100)
+    assert len(costs) == len(model.schedule.ops)
+    assert [cost.name for cost in costs[:4]] == ["embed", "rms_norm", "matmul", "rope"]
+
+
+def test_matmul_and_embedding_bytes_are_the_bytes_a_token_reads() -> None:
+    model = TinyModel(SPEC)
+    costs = step_costs(model.schedule, model.source(), positions=100)
+    read = sum(cost.weight_bytes for cost in costs if cost.name in ("matmul", "embed"))
+    assert read == decode_bytes_per_token(model.source(), model.schedule)
+
+
+def test_a_matmul_multiplies_and_adds_once_per_weight() -> None:
+    model = TinyModel(SPEC)
+    costs = step_costs(model.schedule, model.source(), positions=100)
+    weights = sum(t.shape[0] * t.shape[1] for t in model.tensors.values() if len(t.shape) == 2 and t.name != "token_embd.weight")
+    assert sum(cost.operations for cost in costs if cost.name == "matmul") == 2 * weights
+
+
+def test_only_attention_grows_with_the_context() -> None:
+    model = TinyModel(SPEC)
+    short = step_costs(model.schedule, model.source(), positions=10)
+    long = step_costs(model.schedule, model.source(), positions=20)
+    for a, b in zip(short, long, strict=True):
+        if a.name == "attention":
+            assert (b.kv_bytes, b.operations) == (2 * a.kv_bytes, 2 * a.operations)
+            assert a.kv_bytes == 10 * 2 * SPEC.kv_heads * (2 * SPEC.head_dim + 4)
+        else:
+            assert a == b
