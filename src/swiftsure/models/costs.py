@@ -61,6 +61,4 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int) -> 
 
 
 def _step(name: str, reads: tuple[str, ...], writes: str, shape: str, weight_bytes: int, kv_bytes: int, operations: int) -> StepCost:
-    return StepCost(
-        name=name, reads=reads, writes=writes, shape=shape, weight_bytes=weight_bytes, kv_bytes=kv_bytes, operations=operations
-    )
+    return StepCost(name=name, reads=reads, writes=writes, shape=shape, weight_bytes=weight_bytes, kv_bytes=kv_bytes, operations=operations)

