@@ -1,0 +1,138 @@
+// The key-value cache and static programs.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <tuple>
+
+#include "bindings/arrays.h"
+#include "bindings/bindings.h"
+#include "kv_cache.h"
+#include "packed_weights.h"
+#include "program.h"
+
+namespace nb = nanobind;
+
+namespace swiftsure {
+namespace {
+
+// A program and the Python objects whose memory it borrows.
+class BoundProgram {
+  public:
+    BoundProgram(const std::string& isa, int64_t threads, int64_t max_rows, int64_t max_logit_rows, nb::object kv)
+        : program(kernels_of(isa), threads, max_rows, max_logit_rows, nb::cast<const KVCache&>(kv)) {
+        borrowed_.push_back(std::move(kv));
+    }
+
+    PackedMatrix borrow(nb::handle weight) {
+        const PackedMatrix matrix = nb::cast<const PackedWeights&>(weight).matrix;
+        borrowed_.push_back(nb::borrow(weight));
+        return matrix;
+    }
+
+    Program program;
+
+  private:
+    std::vector<nb::object> borrowed_;
+};
+
+void matmul(BoundProgram& self, const std::string& x, nb::sequence weights, const std::string& out, bool accumulate) {
+    std::vector<PackedMatrix> matrices;
+    for (nb::handle weight : weights) matrices.push_back(self.borrow(weight));
+    self.program.matmul(x, matrices, out, accumulate);
+}
+
+void rmsnorm(BoundProgram& self, const std::string& x, InArray<float, 1> weight, const std::string& out, float eps) {
+    self.program.rmsnorm(x, {weight.data(), weight.data() + weight.size()}, out, eps);
+}
+
+void rope(BoundProgram& self, const std::string& x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta,
+          const std::string& style) {
+    if (style != "interleaved" && style != "halves")
+        throw std::invalid_argument("style must be interleaved or halves, got '" + style + "'");
+    self.program.rope(x, offset, heads, head_dim, rotary_dim, theta, style == "halves" ? RopeStyle::Halves : RopeStyle::Interleaved);
+}
+
+// The result is a view of the program's own buffer; `self` stays alive as long as the view does.
+OutArray<float> run(nb::handle self, InArray<int32_t, 1> tokens, InArray<int32_t, 1> positions, InArray<int32_t, 1> sequences,
+                    InArray<int32_t, 2> block_tables, InArray<int32_t, 1> logit_rows) {
+    Program& program = nb::cast<BoundProgram&>(self).program;
+    if (positions.size() != tokens.size() || sequences.size() != tokens.size())
+        throw std::invalid_argument("tokens, positions and sequences must have one length, got " + std::to_string(tokens.size()) + ", " +
+                                    std::to_string(positions.size()) + " and " + std::to_string(sequences.size()));
+    const Step step = {tokens.data(),
+                       positions.data(),
+                       sequences.data(),
+                       block_tables.data(),
+                       logit_rows.data(),
+                       static_cast<int64_t>(tokens.size()),
+                       static_cast<int64_t>(block_tables.shape(0)),
+                       static_cast<int64_t>(block_tables.shape(1)),
+                       static_cast<int64_t>(logit_rows.size())};
+    const float* logits = nullptr;
+    {
+        nb::gil_scoped_release release;
+        logits = program.run(step);
+    }
+    return OutArray<float>(const_cast<float*>(logits), {logit_rows.size(), static_cast<size_t>(program.logits_width())}, self);
+}
+
+using Block = std::tuple<OutArray<int16_t>, OutArray<float>, OutArray<int16_t>, OutArray<float>>;
+
+Block read_block(const KVCache& kv, int64_t layer, int64_t kv_head, int64_t block) {
+    if (layer < 0 || layer >= kv.layers() || kv_head < 0 || kv_head >= kv.kv_heads() || block < 0 || block >= kv.blocks())
+        throw std::invalid_argument("the cache has no block " + std::to_string(block) + " of layer " + std::to_string(layer) +
+                                    ", key-value head " + std::to_string(kv_head));
+    const KVBlockView view = kv.block(layer, kv_head, block);
+    const size_t dim = static_cast<size_t>(kv.head_dim()), size = static_cast<size_t>(kv.block_size());
+    return {to_array(std::vector<int16_t>(view.keys, view.keys + dim * size), {dim, size}),
+            to_array(std::vector<float>(view.key_scales, view.key_scales + size), {size}),
+            to_array(std::vector<int16_t>(view.values, view.values + dim * size), {size, dim}),
+            to_array(std::vector<float>(view.value_scales, view.value_scales + size), {size})};
+}
+
+}  // namespace
+
+void register_program(nb::module_& m) {
+    nb::class_<KVCache>(m, "KVCache", "Keys and values of all layers in blocks of positions: int16, one float scale per head vector.")
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t>(), nb::arg("layers"), nb::arg("kv_heads"), nb::arg("head_dim"),
+             nb::arg("block_size"), nb::arg("blocks"))
+        .def_prop_ro("block_size", &KVCache::block_size)
+        .def_prop_ro("blocks", &KVCache::blocks)
+        .def_prop_ro("nbytes", &KVCache::bytes)
+        .def("read_block", &read_block, nb::arg("layer"), nb::arg("kv_head"), nb::arg("block"),
+             "Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales.");
+    nb::class_<BoundProgram>(m, "Program", "A static program: one method per operation of a schedule, then one run per step.")
+        .def(nb::init<const std::string&, int64_t, int64_t, int64_t, nb::object>(), nb::arg("isa"), nb::arg("threads"), nb::arg("max_rows"),
+             nb::arg("max_logit_rows"), nb::arg("kv"))
+        .def("buffer", [](BoundProgram& s, const std::string& name, int64_t width) { s.program.buffer(name, width); }, nb::arg("name"),
+             nb::arg("width"))
+        .def("embed", [](BoundProgram& s, nb::handle weight, const std::string& out) { s.program.embed(s.borrow(weight), out); },
+             nb::arg("weight"), nb::arg("out"))
+        .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"))
+        .def("matmul", &matmul, nb::arg("x"), nb::arg("weights"), nb::arg("out"), nb::arg("accumulate"))
+        .def("rope", &rope, nb::arg("x"), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"), nb::arg("rotary_dim"), nb::arg("theta"),
+             nb::arg("style"))
+        .def("store_kv",
+             [](BoundProgram& s, const std::string& x, int64_t k, int64_t v, int64_t layer) { s.program.store_kv(x, k, v, layer); },
+             nb::arg("x"), nb::arg("k_offset"), nb::arg("v_offset"), nb::arg("layer"))
+        .def("attention",
+             [](BoundProgram& s, const std::string& x, int64_t q_offset, const std::string& out, int64_t layer, int64_t heads, float scale) {
+                 s.program.attention(x, q_offset, out, layer, heads, scale);
+             },
+             nb::arg("x"), nb::arg("q_offset"), nb::arg("out"), nb::arg("layer"), nb::arg("heads"), nb::arg("scale"))
+        .def("silu_mul", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.silu_mul(x, out); }, nb::arg("x"),
+             nb::arg("out"))
+        .def("select_rows", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.select_rows(x, out); },
+             nb::arg("x"), nb::arg("out"))
+        .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(), nb::arg("sequences").noconvert(),
+             nb::arg("block_tables").noconvert(), nb::arg("logit_rows").noconvert(),
+             "Runs one step; returns (wanted, logits width), a view that the next run overwrites.")
+        .def_prop_ro("isa", [](const BoundProgram& s) { return s.program.isa(); })
+        .def_prop_ro("threads", [](const BoundProgram& s) { return s.program.threads(); })
+        .def_prop_ro("buffer_bytes", [](const BoundProgram& s) { return s.program.buffer_bytes(); });
+}
+
+}  // namespace swiftsure

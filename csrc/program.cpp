@@ -1,0 +1,274 @@
+// Building a program: checks, fusion of stages, memory. Running it: program_run.cpp.
+#include "program.h"
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+
+namespace swiftsure {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+void require_at_least(const char* name, int64_t value, int64_t least) {
+    if (value < least) refuse(std::string(name) + " must be at least " + std::to_string(least) + ", got " + std::to_string(value));
+}
+
+constexpr int64_t kMaxThreads = 1024, kMaxRows = 65536;
+constexpr int64_t kMaxStripsPerChunk = 16;  // about 100 KB of weights: what a descheduled thread can hold up
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+}  // namespace
+
+Program::Program(const KernelTable& kernels, int64_t threads, int64_t max_rows, int64_t max_logit_rows, const KVCache& kv)
+    : kernels_(kernels), threads_(threads), max_rows_(max_rows), max_logit_rows_(max_logit_rows), kv_(kv) {
+    require_at_least("threads", threads, 1);
+    require_at_least("max_rows", max_rows, 1);
+    require_at_least("max_logit_rows", max_logit_rows, 1);
+    if (threads > kMaxThreads) refuse("threads must be at most " + std::to_string(kMaxThreads) + ", got " + std::to_string(threads));
+    if (max_rows > kMaxRows) refuse("max_rows must be at most " + std::to_string(kMaxRows) + ", got " + std::to_string(max_rows));
+}
+
+// --- buffers -----------------------------------------------------------------------------------------------------------------
+
+void Program::buffer(std::string name, int64_t width) {
+    require_at_least("width", width, 1);
+    if (width > int64_t{1} << 24) refuse("width of buffer '" + name + "' must be at most 2^24, got " + std::to_string(width));
+    for (const Buffer& b : buffers_)
+        if (b.name == name) refuse("buffer '" + name + "' exists already");
+    Buffer b;
+    b.name = std::move(name);
+    b.width = width;
+    buffers_.push_back(std::move(b));
+}
+
+int Program::find(std::string_view name) const {
+    for (size_t i = 0; i < buffers_.size(); ++i)
+        if (buffers_[i].name == name) return static_cast<int>(i);
+    std::string known;
+    for (const Buffer& b : buffers_) known += (known.empty() ? "" : ", ") + b.name;
+    refuse("there is no buffer '" + std::string(name) + "'; the program has: " + known);
+}
+
+int Program::reading(std::string_view name) const {
+    const int i = find(name);
+    const Buffer& b = buffers_[static_cast<size_t>(i)];
+    if (b.version == 0) refuse("buffer '" + b.name + "' is read before anything writes it");
+    if (b.selected != selected_) refuse("buffer '" + b.name + "' was written before select_rows and holds other rows");
+    return i;
+}
+
+int Program::writing(std::string_view name) {
+    if (pool_) refuse("a program that has run takes no more operations");
+    const int i = find(name);
+    Buffer& b = buffers_[static_cast<size_t>(i)];
+    if (b.rows == 0) {
+        b.rows = selected_ ? max_logit_rows_ : max_rows_;
+        b.memory = Pages(static_cast<size_t>(b.rows * b.width) * sizeof(float));
+    }
+    b.version += 1;
+    b.selected = selected_;
+    last_out_ = i;
+    return i;
+}
+
+void Program::not_after_select(const char* what) const {
+    if (selected_) refuse(std::string(what) + " must stand before select_rows");
+}
+
+void Program::same_width(int a, int b, const char* what) const {
+    const Buffer &x = buffers_[static_cast<size_t>(a)], &y = buffers_[static_cast<size_t>(b)];
+    if (x.width != y.width)
+        refuse(std::string(what) + " needs buffers of one width, got '" + x.name + "' with " + std::to_string(x.width) + " and '" + y.name +
+               "' with " + std::to_string(y.width));
+}
+
+void Program::different(int a, int b, const char* what) const {
+    if (a == b) refuse(std::string(what) + " cannot write its own input '" + buffers_[static_cast<size_t>(a)].name + "'");
+}
+
+void Program::columns_fit(int x, int64_t offset, int64_t width, const char* what) const {
+    const Buffer& b = buffers_[static_cast<size_t>(x)];
+    if (offset < 0 || width < 1 || offset > b.width - width)
+        refuse(std::string(what) + " needs columns [" + std::to_string(offset) + ", " + std::to_string(offset + width) + ") of buffer '" +
+               b.name + "', which has " + std::to_string(b.width));
+}
+
+void Program::layer_exists(int64_t layer) const {
+    if (layer < 0 || layer >= kv_.layers())
+        refuse("layer must be in [0, " + std::to_string(kv_.layers()) + "), got " + std::to_string(layer));
+}
+
+// --- operations --------------------------------------------------------------------------------------------------------------
+
+// Appends to the last stage when that stays within rows too.
+void Program::append(RowOp op, int64_t columns) {
+    if (!stages_.empty() && stages_.back().selected == selected_) {
+        if (RowStage* stage = std::get_if<RowStage>(&stages_.back().work)) {
+            stage->ops.push_back(std::move(op));
+            if (stage->columns != columns) stage->columns = 0;
+            return;
+        }
+    }
+    stages_.push_back({RowStage{{std::move(op)}, columns}, selected_});
+}
+
+void Program::embed(const PackedMatrix& weight, std::string_view out) {
+    not_after_select("embed");
+    const int o = find(out);
+    if (weight.k != buffers_[static_cast<size_t>(o)].width)
+        refuse("embed needs a buffer as wide as its weight, got " + std::to_string(buffers_[static_cast<size_t>(o)].width) + " and " +
+               std::to_string(weight.k));
+    vocab_ = vocab_ == 0 ? weight.n : std::min(vocab_, weight.n);
+    append(Embed{weight, writing(out)}, 0);
+}
+
+void Program::rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps) {
+    const int i = reading(x), o = find(out);
+    same_width(i, o, "rmsnorm");
+    if (static_cast<int64_t>(weight.size()) != buffers_[static_cast<size_t>(i)].width)
+        refuse("rmsnorm needs a weight per column: '" + std::string(x) + "' has " + std::to_string(buffers_[static_cast<size_t>(i)].width) +
+               ", got " + std::to_string(weight.size()));
+    if (!(eps >= 0.0f)) refuse("eps must be at least 0, got " + std::to_string(eps));
+    norm_weights_.push_back(std::move(weight));
+    append(Norm{i, static_cast<int>(norm_weights_.size()) - 1, writing(out), eps}, 0);
+}
+
+void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta,
+                   RopeStyle style) {
+    not_after_select("rope");
+    const int i = reading(x);
+    require_at_least("heads", heads, 1);
+    if (rotary_dim < 2 || rotary_dim % 2 != 0 || rotary_dim > head_dim)
+        refuse("rotary_dim must be even and in [2, head_dim = " + std::to_string(head_dim) + "], got " + std::to_string(rotary_dim));
+    if (!(theta >= 1.0 && theta < 1e30)) refuse("theta must be at least 1 and below 1e30, got " + std::to_string(theta));
+    columns_fit(i, offset, heads * head_dim, "rope");
+    size_t table = 0;
+    while (table < rope_tables_.size() && (rope_tables_[table].theta() != theta || rope_tables_[table].rotary_dim() != rotary_dim)) ++table;
+    if (table == rope_tables_.size()) rope_tables_.emplace_back(theta, rotary_dim);
+    append(Rope{writing(x), offset, heads, head_dim, static_cast<int>(table), style}, 0);
+}
+
+void Program::store_kv(std::string_view x, int64_t k_offset, int64_t v_offset, int64_t layer) {
+    not_after_select("store_kv");
+    const int i = reading(x);
+    layer_exists(layer);
+    columns_fit(i, k_offset, kv_.kv_heads() * kv_.head_dim(), "store_kv");
+    columns_fit(i, v_offset, kv_.kv_heads() * kv_.head_dim(), "store_kv");
+    append(StoreKV{i, k_offset, v_offset, layer}, 0);
+}
+
+void Program::silu_mul(std::string_view x, std::string_view out) {
+    const int i = reading(x), o = find(out);
+    different(i, o, "silu_mul");
+    const int64_t width = buffers_[static_cast<size_t>(o)].width;
+    if (buffers_[static_cast<size_t>(i)].width != 2 * width)
+        refuse("silu_mul needs an input twice as wide as its output, got " + std::to_string(buffers_[static_cast<size_t>(i)].width) +
+               " and " + std::to_string(width));
+    append(SiluMul{i, writing(out)}, width % kGroup == 0 ? width : 0);
+}
+
+void Program::select_rows(std::string_view x, std::string_view out) {
+    not_after_select("a second select_rows");
+    const int i = reading(x), o = find(out);
+    different(i, o, "select_rows");
+    same_width(i, o, "select_rows");
+    selected_ = true;
+    quantized_ = -1;
+    append(Select{i, writing(out)}, 0);
+}
+
+void Program::attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale) {
+    not_after_select("attention");
+    const int i = reading(x), o = find(out);
+    different(i, o, "attention");
+    layer_exists(layer);
+    if (heads < 1 || heads % kv_.kv_heads() != 0)
+        refuse("heads must be a multiple of the cache's " + std::to_string(kv_.kv_heads()) + " key-value heads, got " + std::to_string(heads));
+    columns_fit(i, q_offset, heads * kv_.head_dim(), "attention");
+    if (buffers_[static_cast<size_t>(o)].width != heads * kv_.head_dim())
+        refuse("attention writes heads * head_dim = " + std::to_string(heads * kv_.head_dim()) + " columns, but '" + std::string(out) +
+               "' has " + std::to_string(buffers_[static_cast<size_t>(o)].width));
+    max_heads_ = std::max(max_heads_, heads);
+    stages_.push_back({AttentionStage{i, q_offset, writing(out), layer, heads, scale, false}, false});
+    stages_.push_back({MergeStage{static_cast<int>(stages_.size()) - 1}, false});
+}
+
+void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weights, std::string_view out, bool accumulate) {
+    const int i = reading(x), o = accumulate ? reading(out) : find(out);
+    different(i, o, "matmul");
+    const int64_t k = buffers_[static_cast<size_t>(i)].width;
+    MatmulStage stage{i, o, accumulate, {}, {}};
+    int64_t columns = 0, strips = 0;
+    bool quantized = false;
+    for (const PackedMatrix& w : weights) {
+        if (w.k != k) refuse("matmul of '" + std::string(x) + "' with " + std::to_string(k) + " columns by a weight with " + std::to_string(w.k));
+        stage.parts.push_back({w, columns});
+        columns += w.n;
+        strips += w.strips;
+        quantized = quantized || is_quantized(w.type);
+    }
+    if (columns != buffers_[static_cast<size_t>(o)].width)
+        refuse("the weights of a matmul have " + std::to_string(columns) + " rows, but '" + std::string(out) + "' has " +
+               std::to_string(buffers_[static_cast<size_t>(o)].width) + " columns");
+    const int64_t even = strips / (threads_ * 8) / kStripsPerChunk * kStripsPerChunk;
+    const int64_t per_chunk = std::clamp(even, kStripsPerChunk, kMaxStripsPerChunk);
+    for (size_t p = 0; p < stage.parts.size(); ++p)
+        for (int64_t s = 0; s < stage.parts[p].weight.strips; s += per_chunk)
+            stage.chunks.push_back({static_cast<int>(p), s, std::min(s + per_chunk, stage.parts[p].weight.strips)});
+    if (quantized) quantize_input(i);
+    writing(out);
+    stages_.push_back({std::move(stage), selected_});
+}
+
+// Once per contents of a buffer: q, k and v share the quantized rows of their input.
+void Program::quantize_input(int x) {
+    const Buffer& b = buffers_[static_cast<size_t>(x)];
+    if (quantized_ == x && quantized_version_ == b.version) return;
+    quantized_ = x;
+    quantized_version_ = b.version;
+    activation_groups_ = std::max(activation_groups_, b.rows * (b.width / kGroup));
+    // An attention whose groups of heads fill whole activation groups quantizes what it finishes.
+    if (stages_.size() >= 2 && std::holds_alternative<MergeStage>(stages_.back().work)) {
+        AttentionStage& attention = std::get<AttentionStage>(stages_[stages_.size() - 2].work);
+        if (attention.out == x && attention.heads / kv_.kv_heads() * kv_.head_dim() % kGroup == 0) {
+            attention.quantize = true;
+            return;
+        }
+    }
+    append(Quantize{x}, b.width);
+}
+
+// --- memory of the whole program ---------------------------------------------------------------------------------------------
+
+void Program::seal() {
+    if (!selected_) refuse("the program has no select_rows, so no rows of logits to hand back");
+    const int64_t group_heads = std::max<int64_t>(max_heads_ / kv_.kv_heads(), 1), vector = group_heads * kv_.head_dim();
+    const int64_t per_thread = round_up(3 * vector + 4 * group_heads, 16) + 16;  // whole cache lines, one between threads
+    scratch_memory_ = Pages(static_cast<size_t>(threads_ * per_thread) * sizeof(float));
+    for (int64_t t = 0; t < threads_; ++t) {
+        float* p = reinterpret_cast<float*>(scratch_memory_.data()) + t * per_thread;
+        float* heads = p + 3 * vector;
+        scratch_.push_back({p, heads, heads + group_heads, p + vector, heads + 2 * group_heads, heads + 3 * group_heads, p + 2 * vector});
+    }
+    const int64_t groups = activation_groups_;
+    activation_memory_ = Pages(static_cast<size_t>(groups * (kGroupPayloadBytes + 3 * static_cast<int64_t>(sizeof(float)))));
+    payload_ = activation_memory_.data();
+    activation_scale_ = reinterpret_cast<float*>(payload_ + groups * kGroupPayloadBytes);
+    activation_scaled_sum_ = activation_scale_ + groups;
+    activation_sum_ = reinterpret_cast<int32_t*>(activation_scaled_sum_ + groups);
+    chunks_.resize(stages_.size());
+    pool_ = std::make_unique<ThreadPool>(static_cast<int32_t>(threads_), static_cast<int32_t>(stages_.size()));
+}
+
+int64_t Program::logits_width() const { return last_out_ < 0 ? 0 : buffers_[static_cast<size_t>(last_out_)].width; }
+
+int64_t Program::buffer_bytes() const {
+    int64_t bytes = static_cast<int64_t>(activation_memory_.size() + scratch_memory_.size() + partial_memory_.size());
+    for (const Buffer& b : buffers_) bytes += static_cast<int64_t>(b.memory.size());
+    return bytes;
+}
+
+}  // namespace swiftsure

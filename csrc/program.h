@@ -1,0 +1,176 @@
+// A static program: the operations of a schedule in order, with their buffers, run by one call per step.
+//
+// Building appends operations; operations that stay within a row are fused into one stage, so that a stage boundary (all threads wait)
+// stands only where one row or one part of a row needs another. Splitting stages into chunks never changes a bit (kernels/table.h).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "kernels/table.h"
+#include "kv_cache.h"
+#include "pages.h"
+#include "rope_table.h"
+#include "thread_pool.h"
+
+namespace swiftsure {
+
+// The rows of one pass. Rows of a sequence are neighbours, with consecutive positions.
+struct Step {
+    const int32_t* tokens;        // (rows,)
+    const int32_t* positions;     // (rows,)
+    const int32_t* sequences;     // (rows,) row of block_tables
+    const int32_t* block_tables;  // (sequence_count, table_width)
+    const int32_t* logit_rows;    // (wanted,) ascending
+    int64_t rows, sequence_count, table_width, wanted;
+};
+
+enum class RopeStyle { Interleaved, Halves };
+
+// Not copyable: stages point into buffers. Every method throws std::invalid_argument that names the rule and the value.
+// Weights and cache are borrowed and must outlive the program.
+class Program {
+  public:
+    Program(const KernelTable& kernels, int64_t threads, int64_t max_rows, int64_t max_logit_rows, const KVCache& kv);
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+
+    // One method per operation of models/schedule.py, with its meaning.
+    void buffer(std::string name, int64_t width);
+    void embed(const PackedMatrix& weight, std::string_view out);
+    void rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps);
+    void matmul(std::string_view x, const std::vector<PackedMatrix>& weights, std::string_view out, bool accumulate);
+    void rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style);
+    void store_kv(std::string_view x, int64_t k_offset, int64_t v_offset, int64_t layer);
+    void attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale);
+    void silu_mul(std::string_view x, std::string_view out);
+    void select_rows(std::string_view x, std::string_view out);
+
+    // Runs all operations on the step's rows. Returns (wanted, logits_width()): what the last operation wrote, until the next run.
+    const float* run(const Step& step);
+
+    int64_t logits_width() const;
+    int64_t threads() const { return threads_; }
+    int64_t buffer_bytes() const;
+    const char* isa() const { return kernels_.isa; }
+
+  private:
+    struct Buffer {
+        std::string name;
+        int64_t width = 0;
+        int64_t rows = 0;     // capacity; 0 until an operation uses it
+        int64_t version = 0;  // counts writes while building
+        bool selected = false;  // written after select_rows: its rows are those whose logits are wanted
+        Pages memory;
+        float* row(int64_t r) const { return reinterpret_cast<float*>(memory.data()) + r * width; }
+    };
+
+    // Operations within a row. Buffers are indices.
+    struct Embed { PackedMatrix weight; int out; };
+    struct Norm { int x; int weight; int out; float eps; };
+    struct Rope { int x; int64_t offset, heads, head_dim; int table; RopeStyle style; };
+    struct StoreKV { int x; int64_t k_offset, v_offset, layer; };
+    struct SiluMul { int x; int out; };
+    struct Select { int x; int out; };
+    struct Quantize { int x; };
+    using RowOp = std::variant<Embed, Norm, Rope, StoreKV, SiluMul, Select, Quantize>;
+
+    struct RowStage {
+        std::vector<RowOp> ops;
+        int64_t columns = 0;  // > 0: every operation is elementwise in groups of 32 over this width, so columns may be split too
+    };
+    struct Part { PackedMatrix weight; int64_t column; };
+    struct StripRange { int part; int64_t begin, end; };
+    struct MatmulStage {
+        int x, out;
+        bool accumulate;
+        std::vector<Part> parts;
+        std::vector<StripRange> chunks;
+    };
+    struct AttentionStage {
+        int x;
+        int64_t q_offset;
+        int out;
+        int64_t layer, heads;
+        float scale;
+        bool quantize;  // the finished heads of a group are quantized at once
+    };
+    struct MergeStage { int attention; };  // index of its stage
+    struct Stage {
+        std::variant<RowStage, MatmulStage, AttentionStage, MergeStage> work;
+        bool selected;  // runs on the rows whose logits are wanted
+    };
+
+    // Memory of one thread, for one key-value head's group of queries.
+    struct Scratch { float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc; };
+
+    // --- building
+    int find(std::string_view name) const;
+    int reading(std::string_view name) const;
+    int writing(std::string_view name);
+    void not_after_select(const char* what) const;
+    void same_width(int a, int b, const char* what) const;
+    void different(int a, int b, const char* what) const;
+    void layer_exists(int64_t layer) const;
+    void columns_fit(int x, int64_t offset, int64_t width, const char* what) const;
+    void append(RowOp op, int64_t columns);
+    void quantize_input(int x);
+    void seal();
+
+    // --- running
+    void validate(const Step& step) const;
+    void plan(const Step& step);
+    int64_t chunks_of(const Stage& stage) const;
+    struct RowSplit { int64_t rows, columns, pieces; };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
+    RowSplit row_split(const RowStage& stage, int64_t rows) const;
+    float* partial(int64_t span, int64_t head) const;
+    static void run_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
+    void run_rows(const RowStage& stage, bool selected, int32_t chunk) const;
+    void run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t columns) const;
+    void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
+    void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
+    void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
+    void scaled_queries(const AttentionStage& stage, int64_t row, int64_t kv_head, float* out) const;
+    void attend_span(const AttentionStage& stage, int64_t row, int64_t kv_head, int64_t span, const Scratch& own) const;
+    void start_merge(const Scratch& own, int64_t heads) const;
+    void save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const;
+    void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const Scratch& own) const;
+    void store_row(const StoreKV& op, int64_t row) const;
+    void quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const;
+    int64_t domain_rows(bool selected) const { return selected ? step_.wanted : step_.rows; }
+
+    const KernelTable& kernels_;
+    const int64_t threads_, max_rows_, max_logit_rows_;
+    const KVCache& kv_;
+    std::vector<Buffer> buffers_;
+    std::vector<std::vector<float>> norm_weights_;
+    std::vector<RopeTable> rope_tables_;
+    std::vector<Stage> stages_;
+    bool selected_ = false;
+    int last_out_ = -1;
+    int64_t vocab_ = 0;              // smallest number of rows of the embeddings
+    int64_t max_heads_ = 0;          // query heads of an attention
+    int quantized_ = -1;             // whose contents the activation rows hold at this point of the building
+    int64_t quantized_version_ = 0;
+    int64_t activation_groups_ = 0;  // groups of all rows of the largest quantized buffer
+
+    std::mutex running_;
+    std::unique_ptr<ThreadPool> pool_;  // with scratch and activations: made by the first run, which ends the building
+    Pages scratch_memory_, activation_memory_, partial_memory_;
+    std::vector<Scratch> scratch_;
+    uint8_t* payload_ = nullptr;
+    float *activation_scale_ = nullptr, *activation_scaled_sum_ = nullptr;
+    int32_t* activation_sum_ = nullptr;
+
+    Step step_{};  // of the run in progress
+    bool split_spans_ = false;
+    std::vector<int64_t> span_begin_;  // (rows + 1,) spans of the rows before, when spans are split over threads
+    std::vector<int32_t> chunks_;      // (stages,)
+};
+
+}  // namespace swiftsure

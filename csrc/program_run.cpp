@@ -1,0 +1,280 @@
+// Running a program: one step is checked, cut into chunks and handed to the threads.
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "program.h"
+
+namespace swiftsure {
+
+namespace {
+
+constexpr int64_t kSpanKeys = 256;
+constexpr int64_t kMaxSpanBlocks = kSpanKeys / 16;
+constexpr int64_t kChunksPerThread = 4;
+
+[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+std::string at_row(const char* what, int64_t row, int64_t value) {
+    return std::string(what) + " of row " + std::to_string(row) + " is " + std::to_string(value);
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+// --- checks ------------------------------------------------------------------------------------------------------------------
+
+void Program::validate(const Step& step) const {
+    if (step.rows < 1 || step.rows > max_rows_)
+        refuse("a pass takes 1 to " + std::to_string(max_rows_) + " rows, got " + std::to_string(step.rows));
+    if (step.wanted > max_logit_rows_)
+        refuse("a pass hands back at most " + std::to_string(max_logit_rows_) + " rows of logits, got " + std::to_string(step.wanted));
+    for (int64_t r = 0; r < step.rows; ++r) {
+        const int64_t token = step.tokens[r], position = step.positions[r], sequence = step.sequences[r];
+        if (token < 0 || token >= vocab_) refuse(at_row("token", r, token) + ", not in [0, " + std::to_string(vocab_) + ")");
+        if (sequence < 0 || sequence >= step.sequence_count)
+            refuse(at_row("sequence", r, sequence) + ", but there are " + std::to_string(step.sequence_count) + " block tables");
+        if (position < 0 || position / kv_.block_size() >= step.table_width)
+            refuse(at_row("position", r, position) + ", but a block table holds " +
+                   std::to_string(step.table_width * kv_.block_size()) + " positions");
+        if (r > 0 && sequence == step.sequences[r - 1] && position != step.positions[r - 1] + 1)
+            refuse(at_row("position", r, position) + " after " + std::to_string(step.positions[r - 1]) +
+                   "; rows of a sequence have consecutive positions");
+        const bool last = r + 1 == step.rows || step.sequences[r + 1] != sequence;
+        if (!last) continue;
+        for (int64_t other = r + 1; other < step.rows; ++other)
+            if (step.sequences[other] == sequence) refuse(at_row("sequence", other, sequence) + ", but its rows are not neighbours");
+        for (int64_t b = 0; b <= position / kv_.block_size(); ++b) {
+            const int64_t block = step.block_tables[sequence * step.table_width + b];
+            if (block < 0 || block >= kv_.blocks())
+                refuse("block " + std::to_string(b) + " of sequence " + std::to_string(sequence) + " is " + std::to_string(block) +
+                       ", not in [0, " + std::to_string(kv_.blocks()) + ")");
+        }
+    }
+    for (int64_t i = 0; i < step.wanted; ++i) {
+        const int64_t row = step.logit_rows[i];
+        if (row < 0 || row >= step.rows || (i > 0 && row <= step.logit_rows[i - 1]))
+            refuse("logit_rows must ascend within [0, " + std::to_string(step.rows) + "), got " + std::to_string(row) + " at " +
+                   std::to_string(i));
+    }
+}
+
+// --- cutting a step into chunks ----------------------------------------------------------------------------------------------
+
+const float* Program::run(const Step& step) {
+    const std::unique_lock<std::mutex> lock(running_, std::try_to_lock);
+    if (!lock.owns_lock()) throw std::runtime_error("the program is running already; one step at a time");
+    if (!pool_) seal();
+    validate(step);
+    plan(step);
+    pool_->run(chunks_.data(), static_cast<int32_t>(stages_.size()), run_chunk, this);
+    return buffers_[static_cast<size_t>(last_out_)].row(0);
+}
+
+void Program::plan(const Step& step) {
+    step_ = step;
+    int64_t positions = 0, spans = 0;
+    span_begin_.assign(1, 0);
+    for (int64_t r = 0; r < step.rows; ++r) {
+        positions = std::max<int64_t>(positions, step.positions[r] + 1);
+        spans += ceil_div(step.positions[r] + 1, kSpanKeys);
+        span_begin_.push_back(spans);
+    }
+    for (RopeTable& table : rope_tables_) table.extend(positions);
+    // Few rows: spans are shared out, and merged in a stage of their own. Many rows: each row and head is one chunk.
+    split_spans_ = threads_ > 1 && spans > step.rows && step.rows * kv_.kv_heads() < kChunksPerThread * threads_;
+    if (split_spans_) {
+        const size_t bytes = static_cast<size_t>(spans * max_heads_ * (kv_.head_dim() + 2)) * sizeof(float);
+        if (partial_memory_.size() < bytes) partial_memory_ = Pages(2 * bytes);
+    }
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        const int64_t chunks = chunks_of(stages_[s]);
+        if (chunks > ThreadPool::kMaxChunks) refuse("the step has " + std::to_string(chunks) + " chunks in a stage; use fewer rows a pass");
+        chunks_[s] = static_cast<int32_t>(chunks);
+    }
+}
+
+Program::RowSplit Program::row_split(const RowStage& stage, int64_t rows) const {
+    const int64_t chunks = kChunksPerThread * threads_;
+    if (stage.columns == 0 || rows >= chunks || threads_ == 1) return {ceil_div(rows, chunks), 0, 1};
+    const int64_t columns = std::max<int64_t>(ceil_div(ceil_div(stage.columns * rows, chunks), kGroup), 8) * kGroup;
+    return {1, columns, ceil_div(stage.columns, columns)};
+}
+
+int64_t Program::chunks_of(const Stage& stage) const {
+    const int64_t rows = domain_rows(stage.selected);
+    if (rows == 0) return 0;
+    if (const RowStage* work = std::get_if<RowStage>(&stage.work)) {
+        const RowSplit split = row_split(*work, rows);
+        return ceil_div(rows, split.rows) * split.pieces;
+    }
+    if (const MatmulStage* work = std::get_if<MatmulStage>(&stage.work)) return static_cast<int64_t>(work->chunks.size());
+    if (std::holds_alternative<MergeStage>(stage.work)) return split_spans_ ? rows * kv_.kv_heads() : 0;
+    return (split_spans_ ? span_begin_.back() : rows) * kv_.kv_heads();
+}
+
+void Program::run_chunk(void* program, int32_t stage_index, int32_t chunk, int32_t thread) {
+    Program& self = *static_cast<Program*>(program);
+    const Stage& stage = self.stages_[static_cast<size_t>(stage_index)];
+    if (const RowStage* work = std::get_if<RowStage>(&stage.work)) return self.run_rows(*work, stage.selected, chunk);
+    if (const MatmulStage* work = std::get_if<MatmulStage>(&stage.work)) return self.run_matmul(*work, stage.selected, chunk);
+    if (const AttentionStage* work = std::get_if<AttentionStage>(&stage.work)) return self.run_attention(*work, chunk, thread);
+    const MergeStage& merge = *std::get_if<MergeStage>(&stage.work);
+    self.run_merge(*std::get_if<AttentionStage>(&self.stages_[static_cast<size_t>(merge.attention)].work), chunk, thread);
+}
+
+// --- rows --------------------------------------------------------------------------------------------------------------------
+
+void Program::run_rows(const RowStage& stage, bool selected, int32_t chunk) const {
+    const int64_t rows = domain_rows(selected);
+    const RowSplit split = row_split(stage, rows);
+    const int64_t piece = chunk % split.pieces, first = chunk / split.pieces * split.rows;
+    const int64_t column = piece * split.columns;
+    const int64_t columns = std::min(split.columns, stage.columns - column);  // of use to operations that split columns only
+    for (int64_t row = first; row < std::min(first + split.rows, rows); ++row)
+        for (const RowOp& op : stage.ops) run_row_op(op, row, column, split.columns > 0 ? columns : 0);
+}
+
+// columns 0: the whole row.
+void Program::run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t columns) const {
+    const auto at = [&](int buffer) { return buffers_[static_cast<size_t>(buffer)].row(row); };
+    const auto width = [&](int buffer) { return columns > 0 ? columns : buffers_[static_cast<size_t>(buffer)].width; };
+    if (const Embed* o = std::get_if<Embed>(&op)) {
+        kernels_.unpack_row(o->weight, step_.tokens[row], at(o->out));
+    } else if (const Norm* o = std::get_if<Norm>(&op)) {
+        kernels_.rmsnorm(at(o->x), norm_weights_[static_cast<size_t>(o->weight)].data(), at(o->out), width(o->x), o->eps);
+    } else if (const Rope* o = std::get_if<Rope>(&op)) {
+        const RopeTable& table = rope_tables_[static_cast<size_t>(o->table)];
+        const auto rotate = o->style == RopeStyle::Interleaved ? kernels_.rope_interleaved : kernels_.rope_halves;
+        for (int64_t h = 0; h < o->heads; ++h)
+            rotate(at(o->x) + o->offset + h * o->head_dim, table.row(step_.positions[row]), table.rotary_dim() / 2);
+    } else if (const StoreKV* o = std::get_if<StoreKV>(&op)) {
+        store_row(*o, row);
+    } else if (const SiluMul* o = std::get_if<SiluMul>(&op)) {
+        const int64_t half = buffers_[static_cast<size_t>(o->out)].width;
+        kernels_.silu_mul(at(o->x) + column, at(o->x) + half + column, at(o->out) + column, width(o->out));
+    } else if (const Select* o = std::get_if<Select>(&op)) {
+        const float* source = buffers_[static_cast<size_t>(o->x)].row(step_.logit_rows[row]);
+        std::copy(source, source + width(o->x), at(o->out));
+    } else {
+        const int x = std::get_if<Quantize>(&op)->x;
+        quantize_columns(x, row, column, width(x));
+    }
+}
+
+void Program::store_row(const StoreKV& op, int64_t row) const {
+    const float* x = buffers_[static_cast<size_t>(op.x)].row(row);
+    const int64_t position = step_.positions[row], size = kv_.block_size(), dim = kv_.head_dim();
+    const int64_t block = step_.block_tables[step_.sequences[row] * step_.table_width + position / size];
+    for (int64_t h = 0; h < kv_.kv_heads(); ++h)
+        kernels_.store_kv(x + op.k_offset + h * dim, x + op.v_offset + h * dim, kv_.block(op.layer, h, block), position % size, dim, size);
+}
+
+// Columns [column, column + columns) of a row, whole groups of 32.
+void Program::quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const {
+    const Buffer& b = buffers_[static_cast<size_t>(x)];
+    const int64_t group = row * (b.width / kGroup) + column / kGroup;
+    kernels_.quantize_row(b.row(row) + column, columns,
+                          {payload_ + group * kGroupPayloadBytes, activation_scale_ + group, activation_scaled_sum_ + group,
+                           activation_sum_ + group});
+}
+
+// --- matmul ------------------------------------------------------------------------------------------------------------------
+
+void Program::run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const {
+    const StripRange& range = stage.chunks[static_cast<size_t>(chunk)];
+    const Part& part = stage.parts[static_cast<size_t>(range.part)];
+    const Buffer &x = buffers_[static_cast<size_t>(stage.x)], &out = buffers_[static_cast<size_t>(stage.out)];
+    const int64_t rows = domain_rows(selected);
+    if (is_quantized(part.weight.type)) {
+        const Activations activations = {payload_, activation_scale_, activation_scaled_sum_, activation_sum_, rows, x.width / kGroup};
+        kernels_.matmul_quantized(part.weight, activations, range.begin, range.end, out.row(0) + part.column, out.width, stage.accumulate);
+    } else {
+        kernels_.matmul_float(part.weight, x.row(0), x.width, rows, range.begin, range.end, out.row(0) + part.column, out.width,
+                              stage.accumulate);
+    }
+}
+
+// --- attention ---------------------------------------------------------------------------------------------------------------
+
+float* Program::partial(int64_t span, int64_t head) const {
+    return reinterpret_cast<float*>(partial_memory_.data()) + (span * max_heads_ + head) * (kv_.head_dim() + 2);
+}
+
+// One span of one row and key-value head: maximum, sum and accumulator of each of its query heads.
+void Program::attend_span(const AttentionStage& stage, int64_t row, int64_t kv_head, int64_t span, const Scratch& own) const {
+    const int64_t heads = stage.heads / kv_.kv_heads(), size = kv_.block_size();
+    const int64_t visible = std::min<int64_t>(step_.positions[row] + 1 - span * kSpanKeys, kSpanKeys);
+    const int32_t* table = step_.block_tables + step_.sequences[row] * step_.table_width + span * (kSpanKeys / size);
+    KVBlockView blocks[kMaxSpanBlocks];
+    for (int64_t b = 0; b < ceil_div(visible, size); ++b) blocks[b] = kv_.block(stage.layer, kv_head, table[b]);
+    kernels_.attention_span(own.q, heads, kv_.head_dim(), blocks, size, visible, own.span_max, own.span_sum, own.span_acc);
+}
+
+void Program::scaled_queries(const AttentionStage& stage, int64_t row, int64_t kv_head, float* out) const {
+    const int64_t width = stage.heads / kv_.kv_heads() * kv_.head_dim();
+    const float* q = buffers_[static_cast<size_t>(stage.x)].row(row) + stage.q_offset + kv_head * width;
+    for (int64_t i = 0; i < width; ++i) out[i] = q[i] * stage.scale;
+}
+
+void Program::run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const {
+    const Scratch& own = scratch_[static_cast<size_t>(thread)];
+    const int64_t kv_heads = kv_.kv_heads(), kv_head = chunk % kv_heads, item = chunk / kv_heads;
+    const int64_t heads = stage.heads / kv_heads;
+    if (split_spans_) {
+        const auto after = std::upper_bound(span_begin_.begin(), span_begin_.end(), item);
+        const int64_t row = after - span_begin_.begin() - 1;
+        scaled_queries(stage, row, kv_head, own.q);
+        attend_span(stage, row, kv_head, item - span_begin_[static_cast<size_t>(row)], own);
+        save_partial(stage, item, kv_head, own);
+        return;
+    }
+    scaled_queries(stage, item, kv_head, own.q);
+    start_merge(own, heads);
+    for (int64_t span = 0; span * kSpanKeys <= step_.positions[item]; ++span) {
+        attend_span(stage, item, kv_head, span, own);
+        kernels_.attention_merge(own.max, own.sum, own.acc, own.span_max, own.span_sum, own.span_acc, heads, kv_.head_dim());
+    }
+    finish_group(stage, item, kv_head, own);
+}
+
+void Program::start_merge(const Scratch& own, int64_t heads) const {
+    std::fill_n(own.max, heads, -std::numeric_limits<float>::infinity());
+    std::fill_n(own.sum, heads, 0.0f);
+    std::fill_n(own.acc, heads * kv_.head_dim(), 0.0f);
+}
+
+void Program::save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const {
+    const int64_t heads = stage.heads / kv_.kv_heads(), dim = kv_.head_dim();
+    for (int64_t h = 0; h < heads; ++h) {
+        float* saved = partial(span, kv_head * heads + h);
+        saved[0] = own.span_max[h];
+        saved[1] = own.span_sum[h];
+        std::copy(own.span_acc + h * dim, own.span_acc + (h + 1) * dim, saved + 2);
+    }
+}
+
+// The spans of one row and key-value head, in ascending order as in run_attention.
+void Program::run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const {
+    const Scratch& own = scratch_[static_cast<size_t>(thread)];
+    const int64_t kv_heads = kv_.kv_heads(), kv_head = chunk % kv_heads, row = chunk / kv_heads;
+    const int64_t heads = stage.heads / kv_heads, dim = kv_.head_dim();
+    start_merge(own, heads);
+    for (int64_t span = span_begin_[static_cast<size_t>(row)]; span < span_begin_[static_cast<size_t>(row) + 1]; ++span)
+        for (int64_t h = 0; h < heads; ++h) {
+            const float* saved = partial(span, kv_head * heads + h);
+            kernels_.attention_merge(own.max + h, own.sum + h, own.acc + h * dim, saved, saved + 1, saved + 2, 1, dim);
+        }
+    finish_group(stage, row, kv_head, own);
+}
+
+void Program::finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const Scratch& own) const {
+    const int64_t heads = stage.heads / kv_.kv_heads(), width = heads * kv_.head_dim();
+    float* out = buffers_[static_cast<size_t>(stage.out)].row(row) + kv_head * width;
+    kernels_.attention_finish(own.sum, own.acc, out, heads, kv_.head_dim());
+    if (stage.quantize) quantize_columns(stage.out, row, kv_head * width, width);
+}
+
+}  // namespace swiftsure

@@ -1,0 +1,134 @@
+#include "thread_pool.h"
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+#include "float_mode.h"
+
+namespace swiftsure {
+
+namespace {
+
+constexpr uint64_t kFieldBits = 20, kFieldMask = (uint64_t{1} << kFieldBits) - 1, kRunMask = (uint64_t{1} << 24) - 1;
+// Long enough for the Python code between two steps, short enough that an idle program costs nothing.
+constexpr auto kSpin = std::chrono::microseconds(200);
+
+uint64_t word(uint64_t run, int32_t chunks) { return run << (2 * kFieldBits) | static_cast<uint64_t>(chunks) << kFieldBits; }
+uint64_t run_of(uint64_t w) { return w >> (2 * kFieldBits); }
+uint64_t chunks_of(uint64_t w) { return w >> kFieldBits & kFieldMask; }
+uint64_t count_of(uint64_t w) { return w & kFieldMask; }
+
+void pause() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Spins, then sleeps until `ready`. Whoever makes it true does so with a sequentially consistent store, then calls wake: either it sees
+// this sleeper counted, or this sleeper sees the store.
+template <class Ready>
+void await(Ready ready, std::atomic<int32_t>& sleepers, std::mutex& mutex, std::condition_variable& changed) {
+    const auto give_up = std::chrono::steady_clock::now() + kSpin;
+    do {
+        for (int i = 0; i < 32; ++i) {
+            if (ready()) return;
+            pause();
+        }
+    } while (std::chrono::steady_clock::now() < give_up);
+    std::unique_lock<std::mutex> lock(mutex);
+    sleepers.fetch_add(1);
+    changed.wait(lock, ready);
+    sleepers.fetch_sub(1);
+}
+
+void wake(std::atomic<int32_t>& sleepers, std::mutex& mutex, std::condition_variable& changed) {
+    if (sleepers.load() == 0) return;
+    { std::lock_guard<std::mutex> lock(mutex); }  // a sleeper is either before its last look or in wait()
+    changed.notify_all();
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int32_t threads, int32_t max_stages)
+    : threads_(threads), max_stages_(max_stages), counters_(new Counter[static_cast<size_t>(max_stages)]) {
+    try {
+        for (int32_t t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
+    stopping_.store(true);
+    wake(gate_sleepers_, mutex_, gate_opened_);
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+}
+
+void ThreadPool::run(const int32_t* chunks, int32_t stages, Task task, void* context) {
+    if (stages > max_stages_) throw std::length_error("a run of " + std::to_string(stages) + " stages in a pool for fewer");
+    task_ = task;
+    context_ = context;
+    const uint64_t run = ((gate_.load() >> 32) + 1) & kRunMask;
+    for (int32_t s = 0; s < stages; ++s) {
+        if (chunks[s] < 0 || static_cast<uint64_t>(chunks[s]) > kFieldMask) throw std::length_error("a stage has too many chunks");
+        counters_[s].done.store(word(run, chunks[s]), std::memory_order_relaxed);
+        counters_[s].claimed.store(word(run, chunks[s]), std::memory_order_release);
+    }
+    gate_.store(run << 32 | static_cast<uint64_t>(stages));
+    wake(gate_sleepers_, mutex_, gate_opened_);
+    FloatMode mode;
+    walk(run, stages, 0);
+}
+
+void ThreadPool::work(int32_t thread) {
+    uint64_t seen = 0;
+    for (;;) {
+        await([&] { return gate_.load() != seen || stopping_.load(); }, gate_sleepers_, mutex_, gate_opened_);
+        if (stopping_.load()) return;
+        seen = gate_.load();
+        FloatMode mode;
+        walk(seen >> 32, static_cast<int32_t>(seen & 0xFFFFFFFFu), thread);
+    }
+}
+
+void ThreadPool::walk(uint64_t run, int32_t stages, int32_t thread) {
+    for (int32_t s = 0; s < stages; ++s) {
+        Counter& counter = counters_[s];
+        int32_t chunk = 0;
+        while (claim(counter, run, &chunk)) {
+            task_(context_, s, chunk, thread);
+            finish(counter);
+        }
+        const auto over = [&] {
+            const uint64_t done = counter.done.load();
+            return run_of(done) != run || count_of(done) == chunks_of(done);
+        };
+        if (!over()) await(over, stage_sleepers_, mutex_, stage_done_);
+        if (run_of(counter.done.load()) != run) return;  // the others have gone on to a later run
+    }
+}
+
+bool ThreadPool::claim(Counter& counter, uint64_t run, int32_t* chunk) {
+    uint64_t w = counter.claimed.load(std::memory_order_acquire);
+    while (run_of(w) == run && count_of(w) < chunks_of(w)) {
+        if (counter.claimed.compare_exchange_weak(w, w + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
+            *chunk = static_cast<int32_t>(count_of(w));
+            return true;
+        }
+    }
+    return false;
+}
+
+void ThreadPool::finish(Counter& counter) {
+    const uint64_t w = counter.done.fetch_add(1) + 1;
+    if (count_of(w) == chunks_of(w)) wake(stage_sleepers_, mutex_, stage_done_);
+}
+
+}  // namespace swiftsure

@@ -1,0 +1,63 @@
+// Threads that walk a list of stages together: chunks of a stage are claimed from a counter, a stage begins when the one before it is done.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace swiftsure {
+
+// A stage is done when its chunks are, not when every thread has come by: a thread that is asleep or descheduled holds up nobody unless
+// it holds a chunk. Each counter carries the number of its run, so a thread that lags a whole run behind finds only foreign numbers,
+// claims nothing and returns to the gate.
+//
+// Threads spin for a bounded time and then sleep, both between stages and between runs.
+class ThreadPool {
+  public:
+    // Called for every chunk, on the thread with index `thread` (0 is the caller of run). Must not throw.
+    using Task = void (*)(void* context, int32_t stage, int32_t chunk, int32_t thread);
+
+    static constexpr int64_t kMaxChunks = (int64_t{1} << 20) - 1;  // in a stage
+
+    // `threads` counts the caller; a run has at most `max_stages` stages.
+    ThreadPool(int32_t threads, int32_t max_stages);
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    int32_t threads() const { return threads_; }
+    // Runs stages 0, 1, ... of chunks[s] chunks each (0: nothing to do) and returns when all are done. One caller at a time.
+    void run(const int32_t* chunks, int32_t stages, Task task, void* context);
+
+  private:
+    // run number (24 bits) | chunks (20 bits) | chunks claimed or done (20 bits)
+    struct alignas(64) Counter {
+        std::atomic<uint64_t> claimed{0};
+        std::atomic<uint64_t> done{0};
+    };
+
+    void work(int32_t thread);
+    void walk(uint64_t run, int32_t stages, int32_t thread);
+    bool claim(Counter& counter, uint64_t run, int32_t* chunk);
+    void finish(Counter& counter);
+    void stop();
+
+    const int32_t threads_;
+    const int32_t max_stages_;
+    std::unique_ptr<Counter[]> counters_;
+    Task task_ = nullptr;  // read by holders of a chunk only
+    void* context_ = nullptr;
+
+    alignas(64) std::atomic<uint64_t> gate_{0};  // run number << 32 | stages; a change opens the gate
+    std::atomic<bool> stopping_{false};
+    std::atomic<int32_t> gate_sleepers_{0}, stage_sleepers_{0};
+    std::mutex mutex_;
+    std::condition_variable gate_opened_, stage_done_;
+    std::vector<std::thread> workers_;
+};
+
+}  // namespace swiftsure
