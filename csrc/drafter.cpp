@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 namespace swiftsure {
 namespace {
@@ -18,7 +19,8 @@ uint32_t stamp_of(uint64_t hash, int n) { return (static_cast<uint32_t>(hash >> 
 
 Drafter::Drafter(int max_ngram, int min_ngram) : max_ngram_(max_ngram), min_ngram_(min_ngram), entries_(1024) {
     if (min_ngram < 1 || max_ngram < min_ngram || max_ngram > kMaxNgram)
-        throw std::invalid_argument("n-gram lengths must satisfy 1 <= min_ngram <= max_ngram <= 32");
+        throw std::invalid_argument("n-gram lengths must satisfy 1 <= min_ngram <= max_ngram <= 32, got min_ngram " +
+                                    std::to_string(min_ngram) + " and max_ngram " + std::to_string(max_ngram));
 }
 
 bool Drafter::same(int64_t a_end, int64_t b_end, int n) const {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 
@@ -12,25 +13,33 @@ namespace swiftsure {
 namespace {
 
 constexpr double kEverything = std::numeric_limits<double>::infinity();
+constexpr double kWeightUnit = 0x1p-40;  // 2^24 tokens of weight 1 fit 64 bits
+constexpr int64_t kMaxVocab = int64_t{1} << 24;
 // Few tokens lie close to the maximum: look there first, deeper only when that was not enough. The result does not depend on these.
 constexpr double kDepths[] = {4, 8, 16, 32, kEverything};
 
-void require(bool holds, const char* rule) {
-    if (!holds) throw std::invalid_argument(rule);
+template <typename T>
+void require(bool holds, const char* rule, T value) {
+    if (holds) return;
+    std::ostringstream message;
+    message << rule << ", got " << value;
+    throw std::invalid_argument(message.str());
 }
 
 void check(const SamplerSettings& s) {
-    require(s.vocab >= 1 && s.vocab <= std::numeric_limits<int32_t>::max(), "vocab_size must be between 1 and 2^31 - 1");
-    require(std::isfinite(s.temperature) && s.temperature >= 0, "temperature must be finite and at least 0");
-    require(s.top_p > 0 && s.top_p <= 1, "top_p must be above 0 and at most 1");
-    require(s.top_k >= 0, "top_k must be at least 0");
-    require(s.min_p >= 0 && s.min_p <= 1, "min_p must be between 0 and 1");
-    require(std::isfinite(s.repetition_penalty) && s.repetition_penalty > 0, "repetition_penalty must be finite and above 0");
-    require(std::isfinite(s.presence_penalty), "presence_penalty must be finite");
-    require(std::isfinite(s.frequency_penalty), "frequency_penalty must be finite");
+    require(s.vocab >= 1 && s.vocab < kMaxVocab, "vocab_size must be at least 1 and below 16777216", s.vocab);
+    require(std::isfinite(s.temperature) && s.temperature >= 0, "temperature must be finite and at least 0", s.temperature);
+    require(s.top_p > 0 && s.top_p <= 1, "top_p must be above 0 and at most 1", s.top_p);
+    require(s.top_k >= 0, "top_k must be at least 0", s.top_k);
+    require(s.min_p >= 0 && s.min_p <= 1, "min_p must be between 0 and 1", s.min_p);
+    const float repetition = s.repetition_penalty;
+    require(std::isfinite(repetition) && repetition > 0, "repetition_penalty must be finite and above 0", repetition);
+    require(std::isfinite(s.presence_penalty), "presence_penalty must be finite", s.presence_penalty);
+    require(std::isfinite(s.frequency_penalty), "frequency_penalty must be finite", s.frequency_penalty);
     for (const auto& [id, bias] : s.logit_bias) {
-        require(id >= 0 && id < s.vocab, "logit_bias ids must be in the vocabulary");
-        require(std::isfinite(bias) || bias == -std::numeric_limits<float>::infinity(), "logit_bias values must be finite or -infinity");
+        require(id >= 0 && id < s.vocab, "logit_bias ids must be in the vocabulary", id);
+        const bool bans = bias == -std::numeric_limits<float>::infinity();
+        require(std::isfinite(bias) || bans, "logit_bias values must be finite or -infinity", bias);
     }
 }
 
@@ -83,7 +92,7 @@ void Sampler::append(int32_t id, uint32_t generated) {
 
 void Sampler::prime(const int32_t* ids, int64_t count) {
     if (sampled_) throw std::logic_error("prime() comes before the first accept()");
-    for (int64_t i = 0; i < count; ++i) require(ids[i] >= 0 && ids[i] < settings_.vocab, "prompt ids must be in the vocabulary");
+    for (int64_t i = 0; i < count; ++i) require(ids[i] >= 0 && ids[i] < settings_.vocab, "prompt ids must be in the vocabulary", ids[i]);
     for (int64_t i = 0; i < count; ++i) append(ids[i], 0);
 }
 
@@ -140,8 +149,8 @@ int32_t Sampler::sample(const float* logits) {
 float Sampler::finite_max(const float* adjusted) const {
     const float max = kernels_.max_logit(adjusted, settings_.vocab);
     if (!std::isfinite(max))
-        throw std::domain_error("no token can be chosen at position " + std::to_string(position_) +
-                                ": the greatest logit must be finite, got " + std::to_string(max));
+        throw std::runtime_error("no token can be chosen at position " + std::to_string(position_) +
+                                 ": the greatest logit must be finite, got " + std::to_string(max));
     return max;
 }
 
@@ -167,11 +176,10 @@ void Sampler::filter(const float* adjusted, float max) {
     if (settings_.top_k > 0 && settings_.top_k < settings_.vocab) {
         keep_top_k(adjusted, max);
         if (settings_.top_p < 1) {
-            std::sort(candidates_.begin(), candidates_.end());
             weigh();
-            double total = 0;
-            for (const float w : weights_) total = total + static_cast<double>(w);
-            cut_at_mass(settings_.top_p * total);
+            uint64_t total = 0;
+            for (const Candidate& c : candidates_) total += c.weight;
+            cut_at_mass(settings_.top_p * static_cast<double>(total));
         }
     } else if (settings_.top_p < 1) {
         keep_top_p(adjusted, max);
@@ -205,40 +213,55 @@ void Sampler::keep_top_k(const float* adjusted, float max) {
 }
 
 void Sampler::keep_top_p(const float* adjusted, float max) {
-    const double mass = settings_.top_p * kernels_.exp_sum(adjusted, settings_.vocab, max, settings_.temperature);
+    const double total = kernels_.exp_sum(adjusted, settings_.vocab, max, settings_.temperature);
     for (const double depth : kDepths) {
         gather(adjusted, max, depth);
-        std::sort(candidates_.begin(), candidates_.end());
         weigh();
-        if (cut_at_mass(mass)) return;
+        if (cut_at_mass(settings_.top_p * total / kWeightUnit)) return;
     }
 }
 
 bool Sampler::cut_at_mass(double mass) {
-    double sum = 0;
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-        sum = sum + static_cast<double>(weights_[i]);
-        if (sum < mass) continue;
-        candidates_.resize(i + 1);
-        return true;
+    uint64_t total = 0;
+    for (const Candidate& c : candidates_) total += c.weight;
+    if (static_cast<double>(total) < mass) return false;
+    // The cut lies in [first, last); what is before `first` weighs `before` and stays. Halve by rank, sort only the last few.
+    auto first = candidates_.begin(), last = candidates_.end();
+    uint64_t before = 0;
+    while (last - first > 32) {
+        const auto middle = first + (last - first) / 2;
+        std::nth_element(first, middle, last);
+        uint64_t half = before;
+        for (auto c = first; c != middle; ++c) half += c->weight;
+        if (static_cast<double>(half) >= mass) {
+            last = middle;
+        } else {
+            first = middle;
+            before = half;
+        }
     }
-    return false;
+    std::sort(first, last);
+    for (; first != last; ++first) {
+        before += first->weight;
+        if (static_cast<double>(before) >= mass) break;
+    }
+    candidates_.erase(first == last ? last : first + 1, candidates_.end());
+    return true;
 }
 
 void Sampler::keep_min_p() {
     weigh();
-    size_t kept = 0;
     // p_max is e^0 = 1: the likeliest token has passed every filter.
-    for (size_t i = 0; i < candidates_.size(); ++i)
-        if (static_cast<double>(weights_[i]) >= settings_.min_p) candidates_[kept++] = candidates_[i];
-    candidates_.resize(kept);
+    const double least = settings_.min_p / kWeightUnit;
+    std::erase_if(candidates_, [least](const Candidate& c) { return static_cast<double>(c.weight) < least; });
 }
 
 void Sampler::weigh() {
     values_.resize(candidates_.size());
-    weights_.resize(candidates_.size());
     for (size_t i = 0; i < candidates_.size(); ++i) values_[i] = candidates_[i].value;
-    kernels_.exp_row(values_.data(), static_cast<int64_t>(values_.size()), weights_.data());
+    kernels_.exp_row(values_.data(), static_cast<int64_t>(values_.size()), values_.data());
+    for (size_t i = 0; i < candidates_.size(); ++i)
+        candidates_[i].weight = static_cast<uint64_t>(static_cast<double>(values_[i]) / kWeightUnit);
 }
 
 }  // namespace swiftsure

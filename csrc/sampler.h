@@ -11,7 +11,7 @@
 //   4. temperature         x = (l - max l) / T
 //   5. top_k               the k greatest x (ties to the lower id)
 //   6. top_p               of these, by x descending (ties to the lower id), the fewest whose probabilities reach top_p of their sum;
-//                          sums in that order in double
+//                          probabilities are summed in fixed point, exactly, so that no order of summation can matter
 //   7. min_p               of these, those with p >= min_p * p_max
 //   8. Gumbel noise        argmax x[t] + g(seed, choice, position, t), ties to the lowest id; position = tokens before this one
 //
@@ -46,6 +46,7 @@ struct SamplerSettings {
 struct Candidate {
     float value;
     int32_t id;
+    uint64_t weight = 0;  // e^value in units of 2^-40, where a step needs it
     // Greater value first, then lower id.
     bool operator<(const Candidate& other) const { return value > other.value || (value == other.value && id < other.id); }
 };
@@ -64,7 +65,7 @@ class Sampler {
 
     // logits: (rows, vocab), row i following history + draft[0..i). Samples row by row and stops behind the first token that differs from
     // the draft (that token counts) or behind the last row. Writes and appends to the history what it returns; out has room for `rows`.
-    // Throws std::domain_error when no token of a row can be chosen; the tokens of the rows before it stay in the history.
+    // Throws std::runtime_error when no token of a row can be chosen; the tokens of the rows before it stay in the history.
     int64_t accept(const float* logits, int64_t rows, const int32_t* draft, int32_t* out);
 
     // What step 8 (temperature 0: the argmax) would see for the next position: x for the tokens left, -infinity for all others.
@@ -82,14 +83,14 @@ class Sampler {
 
     int32_t sample(const float* logits);
     const float* adjust(const float* logits);                     // steps 1-3; the row itself when they are off
-    float finite_max(const float* adjusted) const;                // throws std::domain_error
+    float finite_max(const float* adjusted) const;                // throws std::runtime_error
     void filter(const float* adjusted, float max);                // steps 4-7 into candidates_, x as value
     void gather(const float* adjusted, float max, double depth);  // candidates_ = the tokens with x >= -depth
     void keep_top_k(const float* adjusted, float max);
     void keep_top_p(const float* adjusted, float max);
     bool cut_at_mass(double mass);  // false when candidates_ do not reach it
     void keep_min_p();
-    void weigh();  // weights_ = e^x of candidates_
+    void weigh();  // the weights of candidates_
     void append(int32_t id, uint32_t generated);
     bool filters() const { return settings_.top_k > 0 || settings_.top_p < 1 || settings_.min_p > 0; }
     bool penalties() const;
@@ -103,7 +104,7 @@ class Sampler {
     std::vector<float> adjusted_;                 // (vocab,) when steps 1-3 change anything
     std::vector<int32_t> ids_;                    // (vocab,) room for a selection
     std::vector<Candidate> candidates_;
-    std::vector<float> values_, weights_;
+    std::vector<float> values_;  // room for the kernels
 };
 
 }  // namespace swiftsure

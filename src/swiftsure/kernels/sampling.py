@@ -1,0 +1,197 @@
+"""From logits to tokens: the typed face of the compiled sampler and drafter.
+
+The token at a position is a pure function of (settings, tokens before it, logits of it), in this order, each step on the result of the
+one before:
+
+1. ``logit_bias``: ``l += bias[t]``
+2. ``repetition_penalty`` r, tokens of the prompt and of the output so far: ``l > 0 ? l / r : l * r``
+3. ``frequency_penalty`` f and ``presence_penalty`` p, tokens of the output so far: ``l -= count(t) * f``, then ``l -= p``
+4. ``temperature`` T: ``x = (l - max l) / T``. At T = 0 the token is the greatest l, ties to the lowest id, and nothing below applies.
+5. ``top_k``: the k greatest x, ties to the lower id (0: off)
+6. ``top_p``: of these, by x descending and id ascending, the fewest whose probabilities reach ``top_p`` of their sum (1: off)
+7. ``min_p``: of these, the tokens with ``p >= min_p * p_max`` (0: off)
+8. ``argmax x[t] + g(seed, choice, position, t)``, g = Gumbel noise from Philox4x32-10, position = tokens of prompt and output so far
+
+Step 8 draws from softmax(x) over the tokens left. Its noise belongs to the token's id, not to its rank, so a draft compared with the token
+so sampled changes nothing: speculation gives the same tokens at any temperature. The bits are the same on every instruction set.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from swiftsure.errors import ContractError, UsageError
+from swiftsure.kernels import _core
+
+MAX_NGRAM = 32
+
+Logits = NDArray[np.float32]
+Ids = NDArray[np.int32]
+
+
+class Sampler:
+    """Samples the tokens of one request and choice; see the module for the order of its steps.
+
+    Not to be shared between threads. Calls release the interpreter lock.
+
+    Raises:
+        UsageError: a setting is out of the range its step allows, or an id lies outside the vocabulary.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        isa: str,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        choice: int = 0,
+        repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        logit_bias: Mapping[int, float] | None = None,
+    ) -> None:
+        try:
+            self._core = _core.Sampler(
+                vocab_size,
+                isa=isa,
+                temperature=temperature,
+                top_p=top_p,
+                top_k=min(top_k, vocab_size),
+                min_p=min_p,
+                seed=seed,
+                choice=choice,
+                repetition_penalty=repetition_penalty,
+                presence_penalty=presence_penalty,
+                frequency_penalty=frequency_penalty,
+                logit_bias=dict(logit_bias or {}),
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    @property
+    def position(self) -> int:
+        """Tokens of the prompt and the output so far: the position that the next token will have."""
+        return self._core.position
+
+    def prime(self, prompt_ids: ArrayLike) -> None:
+        """Adds prompt tokens to the history, before the first :meth:`accept`. They count for ``repetition_penalty`` and for positions."""
+        try:
+            self._core.prime(_ids(prompt_ids))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    def accept(self, logits: Logits, draft: ArrayLike = ()) -> Ids:
+        """Samples as far as the draft holds.
+
+        Args:
+            logits: (rows, vocab_size) float32; row i follows the history and ``draft[:i]``.
+            draft: (rows - 1,) token ids.
+
+        Returns:
+            1 to ``rows`` token ids, appended to the history: the draft's tokens as long as they are what is sampled, then the first token
+            that differs or the one behind the last row.
+
+        Raises:
+            ContractError: a row has no token to choose, because its greatest logit is not finite. Tokens of the rows before it stay in
+                the history.
+        """
+        try:
+            return self._core.accept(logits, _ids(draft))
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        except RuntimeError as error:
+            raise ContractError(str(error)) from None
+
+    def process(self, logits_row: Logits) -> Logits:
+        """What the last step would see at the next position: x of the tokens left, -infinity for the others; at temperature 0 the logits
+        after bias and penalties. ``logits_row`` is (vocab_size,); the history does not change."""
+        try:
+            return self._core.process(logits_row)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        except RuntimeError as error:
+            raise ContractError(str(error)) from None
+
+
+class Drafter:
+    """Drafts what followed the last time the sequence read as it does now.
+
+    Finds the longest suffix of the sequence, of ``min_ngram`` to ``max_ngram`` tokens, that occurred before, and of its occurrences the
+    most recent. Appending costs well under a microsecond per token and suffix length, drafting less.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(self, *, max_ngram: int = 8, min_ngram: int = 2) -> None:
+        _check_whole("max_ngram", max_ngram, 1, MAX_NGRAM)
+        _check_whole("min_ngram", min_ngram, 1, max_ngram)
+        self._core = _core.Drafter(max_ngram=max_ngram, min_ngram=min_ngram)
+
+    def extend(self, ids: ArrayLike) -> None:
+        """Appends tokens of the prompt or of the output."""
+        self._core.extend(_ids(ids))
+
+    def draft(self, max_tokens: int) -> Ids:
+        """Up to ``max_tokens`` tokens, none without a match. A continuation that reaches the end of the sequence goes on into itself."""
+        _check_whole("max_tokens", max_tokens, 0, 2**31 - 1)
+        return self._core.draft(max_tokens)
+
+    @property
+    def match_length(self) -> int:
+        """Tokens of the longest suffix that occurred before, at most ``max_ngram``; 0 when there is none of ``min_ngram``."""
+        return self._core.match_length
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._core.memory_bytes
+
+    def __len__(self) -> int:
+        return len(self._core)
+
+
+def log_probs(logits_row: Logits, ids: ArrayLike, *, isa: str | None = None) -> NDArray[np.float64]:
+    """Natural log-probabilities of ``ids`` under softmax of the raw logits. logits_row: (vocab_size,) float32; returns (len(ids),)."""
+    try:
+        return _core.log_probs(isa or _core.supported_isas()[0], logits_row, _ids(ids))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def top_log_probs(logits_row: Logits, n: int, *, isa: str | None = None) -> tuple[Ids, NDArray[np.float64]]:
+    """The ``n`` likeliest tokens under softmax of the raw logits and their log-probabilities, greatest first, ties to the lower id.
+
+    Fewer than ``n`` when fewer logits are finite.
+    """
+    _check_whole("n", n, 0, None)
+    try:
+        return _core.top_log_probs(isa or _core.supported_isas()[0], logits_row, min(n, 2**31 - 1))
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _ids(ids: ArrayLike) -> Ids:
+    if isinstance(ids, np.ndarray) and ids.dtype == np.int32 and ids.ndim == 1:
+        return np.ascontiguousarray(ids)
+    try:
+        return np.frombuffer(array("i", ids), dtype=np.int32) if len(ids) else np.empty(0, dtype=np.int32)  # type: ignore[arg-type]
+    except (TypeError, OverflowError):
+        raise UsageError(f"token ids must be a sequence of whole numbers of 32 bits, got {ids!r}") from None
+
+
+def _check_whole(name: str, value: int, low: int, high: int | None) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise UsageError(f"{name} must be a whole number, got {value!r}")
+    if value < low:
+        raise UsageError(f"{name} must be at least {low}, got {value}")
+    if high is not None and value > high:
+        raise UsageError(f"{name} must be at most {high}, got {value}")
