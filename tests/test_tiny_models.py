@@ -10,6 +10,8 @@ import pytest
 
 from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
+from swiftsure.models.files import ModelFiles
+from swiftsure.models.model import open_model
 from tiny_models import MATRIX_TYPES, TinyModel, TinySpec, byte_level_vocabulary, random_spec
 
 
@@ -56,3 +58,19 @@ def test_the_reference_back_end_agrees_with_the_reference_model_however_rows_are
         )
         position += rows
         assert np.allclose(backend.run(batch)[0], truth[position - 1], rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("spec", [TinySpec(vocab=96, tied=False, type="Q8_0"), TinySpec(seed=5, head_dim=32, rope_theta=500.0)])
+def test_the_written_file_opens_as_the_model_it_came_from(tmp_path: Path, spec: TinySpec) -> None:
+    model = TinyModel(spec)
+    path = model.write_gguf(tmp_path / "tiny.gguf")
+    files = ModelFiles(name="tiny", path=path, sha256="", source="path")
+    with open_model(files) as opened:
+        tokens = np.arange(40) * 7 % spec.vocab
+        ours = ReferenceModel(opened.schedule(), opened.tensors).logits(tokens)
+        theirs = ReferenceModel(model.schedule, model.source()).logits(tokens)
+        assert np.allclose(ours, theirs, rtol=1e-10, atol=1e-10)  # NumPy's products vary with the alignment of a buffer
+        assert opened.tokenizer.decode(opened.tokenizer.encode("the rain", special=False)) == "the rain"
+        assert opened.chat_template is not None
+        rendered = opened.chat_template.render([{"role": "user", "content": "hi"}], add_generation_prompt=True)
+        assert rendered == "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n"

@@ -31,6 +31,7 @@ from swiftsure.models.schedule import (
     SiluMul,
     StoreKV,
 )
+from swiftsure.models.tensors import TensorInfo
 
 ROLES = ("embed", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "head")
 MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
@@ -59,7 +60,7 @@ class TinySpec:
     tied: bool = True
     rope_theta: float = 10000.0
     rope_style: RopeStyle = "interleaved"
-    rms_eps: float = 1e-5
+    rms_eps: float = float(np.float32(1e-5))  # a file holds it as float32
 
     def type_of(self, role: str) -> str:
         return self.types.get(role, self.type)
@@ -91,8 +92,9 @@ class MemoryTensors:
     def names(self) -> Iterable[str]:
         return list(self._tensors)
 
-    def info(self, name: str) -> TinyTensor:
-        return self._tensors[name]
+    def info(self, name: str) -> TensorInfo:
+        tensor = self._tensors[name]
+        return TensorInfo(name, tensor.type, tensor.shape, tensor.nbytes)
 
     def read(self, name: str) -> NDArray[np.uint8]:
         return self._tensors[name].data

@@ -23,24 +23,9 @@ from swiftsure.models.schedule import (
     SiluMul,
     StoreKV,
 )
+from swiftsure.models.tensors import TensorSource
 
 Float64 = NDArray[np.float64]
-
-
-class _Info(Protocol):
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-
-
-class Tensors(Protocol):
-    """What is needed of a ``TensorSource``: types, shapes and bytes."""
-
-    def info(self, name: str, /) -> _Info: ...
-
-    def read(self, name: str, /) -> NDArray[np.uint8]: ...
 
 
 class KeyValues(Protocol):
@@ -56,7 +41,7 @@ class KeyValues(Protocol):
 class _Weights:
     """Exactly dequantized tensors, each kept after its first use."""
 
-    def __init__(self, tensors: Tensors) -> None:
+    def __init__(self, tensors: TensorSource) -> None:
         self._tensors = tensors
         self._kept: dict[str, Float64] = {}
         self.bytes_read = 0
@@ -161,7 +146,7 @@ class _WholeSequence:
 class ReferenceModel:
     """A schedule over exactly dequantized weights, every operation in float64. Keeps 8 bytes a weight."""
 
-    def __init__(self, schedule: Schedule, tensors: Tensors) -> None:
+    def __init__(self, schedule: Schedule, tensors: TensorSource) -> None:
         self._schedule = schedule
         self._weights = _Weights(tensors)
 
@@ -204,7 +189,8 @@ class _BlockedSequence:
 class ReferenceBackend:
     """The seam of :mod:`swiftsure.engine.backend` in float64 NumPy: for tests, and for reading beside the compiled back end.
 
-    Runs row by row, so that every product has the same shape whatever shares the pass: schedule invariance by construction.
+    Runs row by row, so that every product has the same shape whatever shares the pass. What is left of variance (NumPy adds in an order
+    that follows the alignment of its buffers) stays near 1e-16 and is all but always lost in the float32 that comes out.
     """
 
     numerics = "float64"
@@ -214,7 +200,7 @@ class ReferenceBackend:
     def __init__(
         self,
         schedule: Schedule,
-        tensors: Tensors,
+        tensors: TensorSource,
         *,
         kv_blocks: int,
         kv_block_size: int = 32,
