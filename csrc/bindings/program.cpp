@@ -18,13 +18,11 @@ namespace nb = nanobind;
 namespace swiftsure {
 namespace {
 
-// A program and the Python objects whose memory it borrows.
+// A program and the packed matrices whose memory it borrows.
 class BoundProgram {
   public:
-    BoundProgram(const std::string& isa, int64_t threads, int64_t max_rows, int64_t max_logit_rows, nb::object kv)
-        : program(kernels_of(isa), threads, max_rows, max_logit_rows, nb::cast<const KVCache&>(kv)) {
-        borrowed_.push_back(std::move(kv));
-    }
+    BoundProgram(const std::string& isa, int64_t threads, int64_t max_rows, int64_t max_logit_rows, const KVCache& kv)
+        : program(kernels_of(isa), threads, max_rows, max_logit_rows, kv) {}
 
     PackedMatrix borrow(nb::handle weight) {
         const PackedMatrix matrix = nb::cast<const PackedWeights&>(weight).matrix;
@@ -38,7 +36,7 @@ class BoundProgram {
     std::vector<nb::object> borrowed_;
 };
 
-void matmul(BoundProgram& self, const std::string& x, nb::sequence weights, const std::string& out, bool accumulate) {
+void matmul(BoundProgram& self, const std::string& x, nb::typed<nb::sequence, PackedWeights> weights, const std::string& out, bool accumulate) {
     std::vector<PackedMatrix> matrices;
     for (nb::handle weight : weights) matrices.push_back(self.borrow(weight));
     self.program.matmul(x, matrices, out, accumulate);
@@ -105,12 +103,12 @@ void register_program(nb::module_& m) {
         .def("read_block", &read_block, nb::arg("layer"), nb::arg("kv_head"), nb::arg("block"),
              "Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales.");
     nb::class_<BoundProgram>(m, "Program", "A static program: one method per operation of a schedule, then one run per step.")
-        .def(nb::init<const std::string&, int64_t, int64_t, int64_t, nb::object>(), nb::arg("isa"), nb::arg("threads"), nb::arg("max_rows"),
-             nb::arg("max_logit_rows"), nb::arg("kv"))
+        .def(nb::init<const std::string&, int64_t, int64_t, int64_t, const KVCache&>(), nb::arg("isa"), nb::arg("threads"),
+             nb::arg("max_rows"), nb::arg("max_logit_rows"), nb::arg("kv"), nb::keep_alive<1, 6>())
         .def("buffer", [](BoundProgram& s, const std::string& name, int64_t width) { s.program.buffer(name, width); }, nb::arg("name"),
              nb::arg("width"))
-        .def("embed", [](BoundProgram& s, nb::handle weight, const std::string& out) { s.program.embed(s.borrow(weight), out); },
-             nb::arg("weight"), nb::arg("out"))
+        .def("embed", [](BoundProgram& s, const PackedWeights& weight, const std::string& out) { s.program.embed(weight.matrix, out); },
+             nb::arg("weight"), nb::arg("out"), nb::keep_alive<1, 2>())
         .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"))
         .def("matmul", &matmul, nb::arg("x"), nb::arg("weights"), nb::arg("out"), nb::arg("accumulate"))
         .def("rope", &rope, nb::arg("x"), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"), nb::arg("rotary_dim"), nb::arg("theta"),

@@ -1,0 +1,244 @@
+"""The CPU back end: packs a model's weights, owns the key-value cache and runs the schedule as one compiled program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure import kernels
+from swiftsure.engine.backend import Backend, RowBatch
+from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
+from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.tensors import TensorSource
+
+MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
+QUANTIZED_TYPES = ("Q8_0", "Q4_0", "Q4_1")
+STRIP_ROWS = 16  # weights that share a matrix meet at a strip
+
+Progress = Callable[[int, int], None]
+"""Called with bytes packed so far and bytes in all."""
+
+
+class CPUBackend(Backend):
+    """One loaded model on this machine's processors. See :class:`swiftsure.engine.backend.Backend` for what every back end promises.
+
+    Args:
+        schedule: what to run.
+        tensors: the weights; read and dropped one by one, not needed afterwards.
+        isa: a name that ``kernels.resolve_isa`` gave.
+        threads: the caller's thread included.
+        kv_blocks: blocks of ``kernels.KV_BLOCK_SIZE`` positions in the cache; memory is taken as blocks are first used.
+        max_rows: most rows of a pass; buffers are made for as many.
+        max_logit_rows: most rows whose logits a pass hands back.
+        progress: called after every tensor with bytes done and bytes in all.
+
+    Raises:
+        UnsupportedModelError: a weight or shape that these kernels do not run, by name.
+        CapacityError: the system has not enough memory.
+        UsageError: an argument breaks a rule.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        tensors: TensorSource,
+        *,
+        isa: str,
+        threads: int,
+        kv_blocks: int,
+        max_rows: int = 256,
+        max_logit_rows: int = 32,
+        progress: Progress | None = None,
+    ) -> None:
+        if schedule.head_dim % 16 or not 16 <= schedule.head_dim <= 256:
+            raise UnsupportedModelError(f"head_dim must be a multiple of 16 from 16 to 256, got {schedule.head_dim}")
+        self._vocab_size = schedule.vocab_size
+        self._max_rows = max_rows
+        self._max_logit_rows = max_logit_rows
+        started = time.perf_counter()
+        try:
+            self._kv = kernels.KVCache(schedule.layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks)
+            program = kernels.Program(isa, threads, max_rows, max_logit_rows, self._kv)
+            weights = _Weights(schedule, tensors, progress)
+            for name, width in schedule.buffers.items():
+                program.buffer(name, width)
+            for op in schedule.ops:
+                _append(program, op, weights)
+        except MemoryError as error:
+            raise CapacityError(f"not enough memory for the weights and a key-value cache of {kv_blocks} blocks") from error
+        except ValueError as error:
+            raise error if isinstance(error, UsageError) else UsageError(str(error)) from error
+        self._isa = isa
+        self._program: kernels.Program | None = program
+        self._weight_bytes = weights.nbytes
+        self.pack_seconds = time.perf_counter() - started
+        """Seconds from the first byte read to the last one packed."""
+
+    @property
+    def numerics(self) -> str:
+        return kernels.NUMERICS
+
+    @property
+    def isa(self) -> str:
+        return self._isa
+
+    @property
+    def threads(self) -> int:
+        return self._running().threads
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    @property
+    def max_rows(self) -> int:
+        return self._max_rows
+
+    @property
+    def max_logit_rows(self) -> int:
+        return self._max_logit_rows
+
+    @property
+    def kv_block_size(self) -> int:
+        return kernels.KV_BLOCK_SIZE
+
+    @property
+    def kv_blocks(self) -> int:
+        return self._kv.blocks
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of packed weights; a weight that two operations share counts once."""
+        return self._weight_bytes
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of the whole key-value cache, used or not."""
+        return self._kv.nbytes
+
+    def run(self, batch: RowBatch) -> NDArray[np.float32]:
+        try:
+            return self._running().run(batch.tokens, batch.positions, batch.sequences, batch.block_tables, batch.logit_rows)
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+
+    def close(self) -> None:
+        self._program = None
+        del self._kv
+
+    def _running(self) -> kernels.Program:
+        if self._program is None:
+            raise UsageError("the back end is closed")
+        return self._program
+
+
+class _Weights:
+    """Packs each weight once, when the first operation asks for it, and lets go of the source's pages at once."""
+
+    def __init__(self, schedule: Schedule, tensors: TensorSource, progress: Progress | None) -> None:
+        self._tensors = tensors
+        self._progress = progress
+        self._arena = kernels.WeightArena()
+        self._matrices: dict[tuple[str, ...], kernels.PackedMatrix] = {}
+        self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)})
+        self._done = 0
+        self._vector_bytes = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._arena.used_bytes + self._vector_bytes
+
+    def vector(self, name: str) -> NDArray[np.float32]:
+        info = self._tensors.info(name)
+        if info.type != "F32" or len(info.shape) != 1:
+            raise UnsupportedModelError(f"tensor '{name}' must be a vector of type F32, got {info.type} of shape {info.shape}")
+        values = self._tensors.read(name).view(np.float32).copy()
+        self._vector_bytes += values.nbytes
+        self._finish(name)
+        return values
+
+    def matrix(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
+        """The rows of all ``names`` below one another in one packed matrix; their types and widths agree."""
+        found = self._matrices.get(names)
+        if found is None:
+            found = self._pack(names)
+            self._matrices[names] = found
+        return found
+
+    def matrices(self, names: Sequence[str]) -> list[kernels.PackedMatrix]:
+        """As few packed matrices as the types and the rows of ``names`` allow, in order."""
+        return [self.matrix(tuple(run)) for run in self._runs(names)]
+
+    def _runs(self, names: Sequence[str]) -> list[list[str]]:
+        runs: list[list[str]] = []
+        for tensor_type, group in groupby(names, key=lambda name: self._tensors.info(name).type):
+            run: list[str] = []
+            for name in group:
+                # A neighbour may follow only where a strip ends, and a matrix packed before is shared, not packed again.
+                if run and (sum(self._rows(n) for n in run) % STRIP_ROWS or (name,) in self._matrices):
+                    runs.append(run)
+                    run = []
+                run.append(name)
+            if tensor_type not in MATRIX_TYPES:
+                raise UnsupportedModelError(f"tensor '{run[0]}' has type {tensor_type}; supported: {', '.join(MATRIX_TYPES)}")
+            runs.append(run)
+        return runs
+
+    def _rows(self, name: str) -> int:
+        shape = self._tensors.info(name).shape
+        if len(shape) != 2:
+            raise UnsupportedModelError(f"tensor '{name}' must be a matrix, got shape {shape}")
+        return shape[0]
+
+    def _pack(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
+        info = self._tensors.info(names[0])
+        rows = [self._rows(name) for name in names]
+        k = info.shape[1]
+        if info.type in QUANTIZED_TYPES and k % 32:
+            raise UnsupportedModelError(f"tensor '{names[0]}' of type {info.type} must have a multiple of 32 columns, got {k}")
+        matrix = kernels.PackedMatrix(info.type, sum(rows), k, self._arena)
+        first = 0
+        for name, count in zip(names, rows, strict=True):
+            width = self._tensors.info(name).shape[1]
+            if width != k:
+                raise UnsupportedModelError(f"tensors '{names[0]}' and '{name}' multiply one input but have {k} and {width} columns")
+            matrix.pack_rows(first, count, self._tensors.read(name))
+            first += count
+            self._finish(name)
+        return matrix
+
+    def _finish(self, name: str) -> None:
+        self._tensors.drop(name)
+        self._done += self._tensors.info(name).nbytes
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _weights_of(op: Op) -> tuple[str, ...]:
+    if isinstance(op, Matmul):
+        return op.weights
+    return (op.weight,) if isinstance(op, Embed | RMSNorm) else ()
+
+
+def _append(program: kernels.Program, op: Op, weights: _Weights) -> None:
+    match op:
+        case Embed():
+            program.embed(weights.matrix((op.weight,)), op.out)
+        case RMSNorm():
+            program.rmsnorm(op.x, weights.vector(op.weight), op.out, op.eps)
+        case Matmul():
+            program.matmul(op.x, weights.matrices(op.weights), op.out, op.accumulate)
+        case Rope():
+            program.rope(op.x, op.offset, op.heads, op.head_dim, op.rotary_dim, op.theta, op.style)
+        case StoreKV():
+            program.store_kv(op.x, op.k_offset, op.v_offset, op.layer)
+        case Attention():
+            program.attention(op.x, op.q_offset, op.out, op.layer, op.heads, op.scale)
+        case SiluMul():
+            program.silu_mul(op.x, op.out)
+        case SelectRows():
+            program.select_rows(op.x, op.out)

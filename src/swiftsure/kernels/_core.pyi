@@ -1,0 +1,174 @@
+"""
+The compiled core of Swiftsure: kernels, static programs, sampling and drafting.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import numpy
+from numpy.typing import NDArray
+
+
+def supported_isas() -> list[str]:
+    """Instruction sets of this build that this machine runs, best first."""
+
+def rmsnorm(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], eps: float) -> NDArray[numpy.float32]: ...
+
+def silu_mul(isa: str, gate: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]: ...
+
+def add(isa: str, a: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], b: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]: ...
+
+def rope(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int, rotary_dim: int, theta: float, style: str) -> NDArray[numpy.float32]: ...
+
+def attention(isa: str, q: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], keys: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], block_size: int) -> NDArray[numpy.float32]:
+    """
+    One row of queries (heads, head_dim) over keys and values (length, head_dim) of one key-value head.
+    """
+
+class WeightArena:
+    """Memory on huge pages that many packed matrices share."""
+
+    def __init__(self) -> None: ...
+
+    @property
+    def used_bytes(self) -> int: ...
+
+class PackedMatrix:
+    """
+    Weights of shape (n, k) in the order the kernels stream them; zero until packed.
+    """
+
+    def __init__(self, type: str, n: int, k: int, arena: WeightArena | None = None) -> None: ...
+
+    def pack_rows(self, first_row: int, rows: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
+        """Packs `rows` rows from the bytes of a model file."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def k(self) -> int: ...
+
+    @property
+    def strips(self) -> int:
+        """Strips of 16 rows; the last may be short."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+def matmul(isa: str, weights: PackedMatrix, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], strip_begin: int, strip_end: int, accumulate: bool, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
+    """
+    out[:, 16 * strip_begin : 16 * strip_end] (+)= x @ weights.T, on one thread.
+    """
+
+def quantize(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.int16], NDArray[numpy.float32], NDArray[numpy.int32]]:
+    """
+    Rows as integers: q (rows, k), scale (rows, k / 32) and sum of q (rows, k / 32).
+    """
+
+def unpack_row(isa: str, weights: PackedMatrix, row: int) -> NDArray[numpy.float32]:
+    """One row of the matrix as floats."""
+
+class KVCache:
+    """
+    Keys and values of all layers in blocks of positions: int16, one float scale per head vector.
+    """
+
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, block_size: int, blocks: int) -> None: ...
+
+    @property
+    def block_size(self) -> int: ...
+
+    @property
+    def blocks(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def read_block(self, layer: int, kv_head: int, block: int) -> tuple[NDArray[numpy.int16], NDArray[numpy.float32], NDArray[numpy.int16], NDArray[numpy.float32]]:
+        """
+        Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales.
+        """
+
+class Program:
+    """
+    A static program: one method per operation of a schedule, then one run per step.
+    """
+
+    def __init__(self, isa: str, threads: int, max_rows: int, max_logit_rows: int, kv: KVCache) -> None: ...
+
+    def buffer(self, name: str, width: int) -> None: ...
+
+    def embed(self, weight: PackedMatrix, out: str) -> None: ...
+
+    def rmsnorm(self, x: str, weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: str, eps: float) -> None: ...
+
+    def matmul(self, x: str, weights: Sequence[PackedMatrix], out: str, accumulate: bool) -> None: ...
+
+    def rope(self, x: str, offset: int, heads: int, head_dim: int, rotary_dim: int, theta: float, style: str) -> None: ...
+
+    def store_kv(self, x: str, k_offset: int, v_offset: int, layer: int) -> None: ...
+
+    def attention(self, x: str, q_offset: int, out: str, layer: int, heads: int, scale: float) -> None: ...
+
+    def silu_mul(self, x: str, out: str) -> None: ...
+
+    def select_rows(self, x: str, out: str) -> None: ...
+
+    def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], sequences: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], block_tables: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], logit_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
+        """
+        Runs one step; returns (wanted, logits width), a view that the next run overwrites.
+        """
+
+    @property
+    def isa(self) -> str: ...
+
+    @property
+    def threads(self) -> int: ...
+
+    @property
+    def buffer_bytes(self) -> int: ...
+
+def argmax(isa: str, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> int: ...
+
+def gumbel_argmax(isa: str, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], temperature: float, seed: int, choice: int, position: int) -> int: ...
+
+def log_sum_exp(isa: str, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> float: ...
+
+def log_probs(isa: str, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.float64], dict(shape=(None,))]: ...
+
+def top_log_probs(isa: str, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], count: int) -> tuple[Annotated[NDArray[numpy.int32], dict(shape=(None,))], Annotated[NDArray[numpy.float64], dict(shape=(None,))]]: ...
+
+def philox4x32(isa: str, counter: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)], key: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.uint32], dict(shape=(None,))]: ...
+
+def gumbel_of_words(isa: str, words: Annotated[NDArray[numpy.uint32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> tuple[Annotated[NDArray[numpy.float32], dict(shape=(None,))], Annotated[NDArray[numpy.float32], dict(shape=(None,))]]: ...
+
+class Sampler:
+    def __init__(self, vocab_size: int, *, isa: str, temperature: float, top_p: float, top_k: int, min_p: float, seed: int, choice: int, repetition_penalty: float, presence_penalty: float, frequency_penalty: float, logit_bias: Mapping[int, float]) -> None: ...
+
+    def prime(self, prompt_ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def accept(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], draft: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]: ...
+
+    def process(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> Annotated[NDArray[numpy.float32], dict(shape=(None,))]: ...
+
+    @property
+    def position(self) -> int: ...
+
+class Drafter:
+    def __init__(self, *, max_ngram: int, min_ngram: int) -> None: ...
+
+    def extend(self, ids: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def draft(self, max_tokens: int) -> Annotated[NDArray[numpy.int32], dict(shape=(None,))]: ...
+
+    @property
+    def match_length(self) -> int: ...
+
+    @property
+    def memory_bytes(self) -> int: ...
+
+    def __len__(self) -> int: ...
