@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "float_environment.h"
+#include "float_mode.h"
 
 namespace swiftsure {
 namespace {
@@ -97,7 +97,7 @@ void Sampler::prime(const int32_t* ids, int64_t count) {
 }
 
 int64_t Sampler::accept(const float* logits, int64_t rows, const int32_t* draft, int32_t* out) {
-    const FloatEnvironment environment;
+    const FloatMode ieee;
     for (int64_t row = 0; row < rows; ++row) {
         const int32_t token = sample(logits + row * settings_.vocab);
         sampled_ = true;
@@ -109,7 +109,7 @@ int64_t Sampler::accept(const float* logits, int64_t rows, const int32_t* draft,
 }
 
 void Sampler::process(const float* logits, float* out) {
-    const FloatEnvironment environment;
+    const FloatMode ieee;
     const float* adjusted = adjust(logits);
     const float max = finite_max(adjusted);
     if (settings_.temperature == 0) {

@@ -1,6 +1,5 @@
 // Sampler and drafter, and the sampling kernels one by one for tests.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unordered_map.h>
@@ -13,10 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "bindings/arrays.h"
 #include "bindings/bindings.h"
-#include "dispatch.h"
 #include "drafter.h"
-#include "float_environment.h"
+#include "float_mode.h"
 #include "sampler.h"
 
 namespace nb = nanobind;
@@ -24,54 +23,42 @@ namespace nb = nanobind;
 namespace swiftsure {
 namespace {
 
-template <typename T, int dimensions>
-using Input = nb::ndarray<const T, nb::ndim<dimensions>, nb::c_contig, nb::device::cpu>;
 template <typename T>
-using Output = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
-
-template <typename T>
-Output<T> to_numpy(std::vector<T>&& values) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return Output<T>(kept->data(), {kept->size()}, owner);
+OutArray<T> to_numpy(std::vector<T>&& values) {
+    const size_t count = values.size();
+    return to_array(std::move(values), {count});
 }
 
-const KernelTable& kernels_of(const std::string& isa) {
-    const KernelTable* kernels = find_kernel_table(isa);
-    if (kernels == nullptr) throw std::invalid_argument("no kernels for instruction set " + isa + " in this build or on this processor");
-    return *kernels;
-}
-
-const KernelTable& kernels_for(const std::string& isa, const Input<float, 1>& logits) {
+const KernelTable& kernels_for(const std::string& isa, const InArray<float, 1>& logits) {
     if (logits.size() == 0) throw std::invalid_argument("a row of logits must have at least 1 token, got 0");
     return kernels_of(isa);
 }
 
-int64_t size(const Input<float, 1>& logits) { return static_cast<int64_t>(logits.size()); }
+int64_t size(const InArray<float, 1>& logits) { return static_cast<int64_t>(logits.size()); }
 
-int64_t argmax(const std::string& isa, Input<float, 1> logits) {
+int64_t argmax(const std::string& isa, InArray<float, 1> logits) {
     const KernelTable& kernels = kernels_for(isa, logits);
     nb::gil_scoped_release release;
     return kernels.argmax(logits.data(), size(logits));
 }
 
-int64_t gumbel_argmax(const std::string& isa, Input<float, 1> logits, float temperature, uint64_t seed, uint32_t choice,
+int64_t gumbel_argmax(const std::string& isa, InArray<float, 1> logits, float temperature, uint64_t seed, uint32_t choice,
                       uint32_t position) {
     const KernelTable& kernels = kernels_for(isa, logits);
     if (!(temperature > 0) || !std::isfinite(temperature)) throw std::invalid_argument("temperature must be finite and above 0");
     nb::gil_scoped_release release;
-    const FloatEnvironment environment;
+    const FloatMode ieee;
     return kernels.gumbel_argmax(logits.data(), size(logits), temperature, seed, choice, position);
 }
 
-double log_sum_exp(const std::string& isa, Input<float, 1> logits) {
+double log_sum_exp(const std::string& isa, InArray<float, 1> logits) {
     const KernelTable& kernels = kernels_for(isa, logits);
     nb::gil_scoped_release release;
-    const FloatEnvironment environment;
+    const FloatMode ieee;
     return kernels.log_sum_exp(logits.data(), size(logits));
 }
 
-Output<double> log_probs(const std::string& isa, Input<float, 1> logits, Input<int32_t, 1> ids) {
+OutArray<double> log_probs(const std::string& isa, InArray<float, 1> logits, InArray<int32_t, 1> ids) {
     const double total = log_sum_exp(isa, logits);
     std::vector<double> values(ids.size());
     for (size_t i = 0; i < values.size(); ++i) {
@@ -82,7 +69,7 @@ Output<double> log_probs(const std::string& isa, Input<float, 1> logits, Input<i
     return to_numpy(std::move(values));
 }
 
-std::tuple<Output<int32_t>, Output<double>> top_log_probs(const std::string& isa, Input<float, 1> logits, int64_t count) {
+std::tuple<OutArray<int32_t>, OutArray<double>> top_log_probs(const std::string& isa, InArray<float, 1> logits, int64_t count) {
     if (count < 0) throw std::invalid_argument("the number of tokens must be at least 0, got " + std::to_string(count));
     const KernelTable& kernels = kernels_for(isa, logits);
     const double total = log_sum_exp(isa, logits);
@@ -98,27 +85,27 @@ std::tuple<Output<int32_t>, Output<double>> top_log_probs(const std::string& isa
     return {to_numpy(std::move(ids)), to_numpy(std::move(values))};
 }
 
-Output<uint32_t> philox4x32(const std::string& isa, Input<uint32_t, 1> counter, Input<uint32_t, 1> key) {
+OutArray<uint32_t> philox4x32(const std::string& isa, InArray<uint32_t, 1> counter, InArray<uint32_t, 1> key) {
     if (counter.size() != 4 || key.size() != 2) throw std::invalid_argument("Philox4x32 takes a counter of 4 words and a key of 2");
     std::vector<uint32_t> words(4);
     kernels_of(isa).philox_words(counter.data(), key.data(), words.data());
     return to_numpy(std::move(words));
 }
 
-std::tuple<Output<float>, Output<float>> gumbel_of_words(const std::string& isa, Input<uint32_t, 1> words) {
-    const FloatEnvironment environment;
+std::tuple<OutArray<float>, OutArray<float>> gumbel_of_words(const std::string& isa, InArray<uint32_t, 1> words) {
+    const FloatMode ieee;
     std::vector<float> noise(words.size()), bound(words.size());
     kernels_of(isa).gumbel_of_words(words.data(), static_cast<int64_t>(words.size()), noise.data(), bound.data());
     return {to_numpy(std::move(noise)), to_numpy(std::move(bound))};
 }
 
 void register_functions(nb::module_& m) {
-    m.def("argmax", argmax, nb::arg("isa"), nb::arg("logits"));
-    m.def("gumbel_argmax", gumbel_argmax, nb::arg("isa"), nb::arg("logits"), nb::arg("temperature"), nb::arg("seed"), nb::arg("choice"),
-          nb::arg("position"));
-    m.def("log_sum_exp", log_sum_exp, nb::arg("isa"), nb::arg("logits"));
-    m.def("log_probs", log_probs, nb::arg("isa"), nb::arg("logits"), nb::arg("ids"));
-    m.def("top_log_probs", top_log_probs, nb::arg("isa"), nb::arg("logits"), nb::arg("count"));
+    m.def("argmax", argmax, nb::arg("isa"), nb::arg("logits").noconvert());
+    m.def("gumbel_argmax", gumbel_argmax, nb::arg("isa"), nb::arg("logits").noconvert(), nb::arg("temperature"), nb::arg("seed"),
+          nb::arg("choice"), nb::arg("position"));
+    m.def("log_sum_exp", log_sum_exp, nb::arg("isa"), nb::arg("logits").noconvert());
+    m.def("log_probs", log_probs, nb::arg("isa"), nb::arg("logits").noconvert(), nb::arg("ids"));
+    m.def("top_log_probs", top_log_probs, nb::arg("isa"), nb::arg("logits").noconvert(), nb::arg("count"));
     m.def("philox4x32", philox4x32, nb::arg("isa"), nb::arg("counter"), nb::arg("key"));
     m.def("gumbel_of_words", gumbel_of_words, nb::arg("isa"), nb::arg("words"));
 }
@@ -140,7 +127,7 @@ void make_sampler(Sampler* place, int64_t vocab, const std::string& isa, float t
     new (place) Sampler(kernels_of(isa), std::move(settings));
 }
 
-Output<int32_t> accept(Sampler& sampler, Input<float, 2> logits, Input<int32_t, 1> draft) {
+OutArray<int32_t> accept(Sampler& sampler, InArray<float, 2> logits, InArray<int32_t, 1> draft) {
     const size_t rows = logits.shape(0);
     if (rows < 1 || static_cast<int64_t>(logits.shape(1)) != sampler.vocab())
         throw std::invalid_argument("logits must have shape (rows, " + std::to_string(sampler.vocab()) + ") with at least 1 row, got (" +
@@ -156,7 +143,7 @@ Output<int32_t> accept(Sampler& sampler, Input<float, 2> logits, Input<int32_t, 
     return to_numpy(std::move(tokens));
 }
 
-Output<float> process(Sampler& sampler, Input<float, 1> logits) {
+OutArray<float> process(Sampler& sampler, InArray<float, 1> logits) {
     if (size(logits) != sampler.vocab())
         throw std::invalid_argument("logits must have " + std::to_string(sampler.vocab()) + " tokens, got " + std::to_string(size(logits)));
     std::vector<float> out(logits.size());
@@ -173,10 +160,10 @@ void register_sampler(nb::module_& m) {
              nb::arg("top_k"), nb::arg("min_p"), nb::arg("seed"), nb::arg("choice"), nb::arg("repetition_penalty"),
              nb::arg("presence_penalty"), nb::arg("frequency_penalty"), nb::arg("logit_bias"))
         .def(
-            "prime", [](Sampler& s, Input<int32_t, 1> ids) { s.prime(ids.data(), static_cast<int64_t>(ids.size())); },
+            "prime", [](Sampler& s, InArray<int32_t, 1> ids) { s.prime(ids.data(), static_cast<int64_t>(ids.size())); },
             nb::arg("prompt_ids"))
-        .def("accept", accept, nb::arg("logits"), nb::arg("draft"))
-        .def("process", process, nb::arg("logits"))
+        .def("accept", accept, nb::arg("logits").noconvert(), nb::arg("draft"))
+        .def("process", process, nb::arg("logits").noconvert())
         .def_prop_ro("position", &Sampler::position);
 }
 
@@ -185,7 +172,7 @@ void register_drafter(nb::module_& m) {
         .def(nb::init<int, int>(), nb::kw_only(), nb::arg("max_ngram"), nb::arg("min_ngram"))
         .def(
             "extend",
-            [](Drafter& d, Input<int32_t, 1> ids) {
+            [](Drafter& d, InArray<int32_t, 1> ids) {
                 nb::gil_scoped_release release;
                 d.extend(ids.data(), static_cast<int64_t>(ids.size()));
             },

@@ -320,7 +320,7 @@ def test_top_log_probabilities_of_equal_logits_come_by_id() -> None:
         ("frequency_penalty", math.nan, "frequency_penalty must be finite, got nan"),
         ("logit_bias", {10: 1.0}, "logit_bias ids must be in the vocabulary, got 10"),
         ("logit_bias", {1: math.nan}, "logit_bias values must be finite or -infinity, got nan"),
-        ("isa", "sse9", "no kernels for instruction set sse9"),
+        ("isa", "sse9", "isa must be one of .* on this machine, got .sse9."),
     ],
 )
 def test_settings_out_of_range_are_refused_with_rule_and_value(name: str, value: Any, rule: str) -> None:
