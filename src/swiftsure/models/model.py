@@ -116,7 +116,7 @@ def open_model(files: ModelFiles) -> Model:
     """
     file = GGUFFile(files.path)
     try:
-        arch = architecture(file.metadata.text("general.architecture"))
+        arch = _architecture_of(file)
         config = arch.read_config(file)
         reasons = arch.unsupported_reasons(file, config)
         if reasons:
@@ -136,11 +136,18 @@ def describe(files: ModelFiles) -> dict[str, Any]:
     """
     with GGUFFile(files.path) as file:
         try:
-            arch = architecture(file.metadata.text("general.architecture"))
+            arch = _architecture_of(file)
             config = arch.read_config(file)
             return _describe(files, file, config, arch.unsupported_reasons(file, config), arch.write_schedule(config))
         except UnsupportedModelError as error:
             return _describe(files, file, None, [str(error)], None)
+
+
+def _architecture_of(file: GGUFFile) -> Architecture:
+    parts = file.metadata.integer("split.count", 1)
+    if parts > 1:
+        raise UnsupportedModelError(f"the file is one of {parts} parts of a model; only models in one file are supported")
+    return architecture(file.metadata.text("general.architecture"))
 
 
 def kv_bytes_per_position(config: ModelConfig) -> int:
