@@ -1,0 +1,149 @@
+"""Modes and levers: what each promises, needs and counts. A mode is a set of levers with a promise; they are not a ladder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from swiftsure.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFacts:
+    """What a lever's requirement is checked against."""
+
+    max_rows: int
+    max_logit_rows: int
+    kv_blocks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeverSpec:
+    """One named optimization that can be switched off.
+
+    requirement: in words; ``unmet`` gives the reason why it does not hold, or None.
+    occasion, evidence: what is counted while it runs; ``proof`` names the counter that must be above zero once occasions arose
+    (``excused`` names the counter of occasions that it let pass on purpose, with a reason).
+    """
+
+    name: str
+    effect: str
+    requirement: str
+    occasion: str
+    proof: str
+    excused: str | None
+    unmet: Callable[[EngineFacts], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeSpec:
+    """``reason`` is why the mode cannot be had in this release; None: it can."""
+
+    name: str
+    promise: str
+    levers: tuple[str, ...]
+    suits: str
+    reason: str | None = None
+
+
+def _at_least(what: str, low: int, get: Callable[[EngineFacts], int]) -> Callable[[EngineFacts], str | None]:
+    return lambda facts: None if get(facts) >= low else f"{what} must be at least {low}, got {get(facts)}"
+
+
+LEVERS: Mapping[str, LeverSpec] = MappingProxyType(
+    {
+        lever.name: lever
+        for lever in (
+            LeverSpec(
+                name="speculation",
+                effect="several tokens a pass: a draft from prompt and output is verified beside the next token",
+                requirement="the back end hands back logits of at least 2 rows a pass",
+                occasion="a decode pass in which the drafter had a continuation to offer",
+                proof="drafted",
+                excused="declined",
+                unmet=_at_least("logit rows a pass", 2, lambda facts: facts.max_logit_rows),
+            ),
+            LeverSpec(
+                name="prefix_cache",
+                effect="a prompt that begins like an earlier one starts from the keys and values computed then",
+                requirement="the key-value cache has at least 2 blocks",
+                occasion="a prompt whose first block was computed before",
+                proof="hits",
+                excused="evicted",
+                unmet=_at_least("key-value blocks", 2, lambda facts: facts.kv_blocks),
+            ),
+            LeverSpec(
+                name="batching",
+                effect="requests that are there together share passes",
+                requirement="a pass takes at least 2 rows and hands back logits of 2, and the key-value cache has at least 2 blocks",
+                occasion="a pass while more than one request was there",
+                proof="shared_passes",
+                excused="no_room",
+                unmet=_at_least(
+                    "rows, logit rows and key-value blocks", 2, lambda facts: min(facts.max_rows, facts.max_logit_rows, facts.kv_blocks)
+                ),
+            ),
+            LeverSpec(
+                name="chunked_prefill",
+                effect="prompts are read in chunks that share passes with requests that decode",
+                requirement="a pass takes at least 2 rows",
+                occasion="a pass while one request decoded and a prompt was admitted or unfinished",
+                proof="mixed_passes",
+                excused=None,
+                unmet=_at_least("rows a pass", 2, lambda facts: facts.max_rows),
+            ),
+        )
+    }
+)
+
+MODES: Mapping[str, ModeSpec] = MappingProxyType(
+    {
+        mode.name: mode
+        for mode in (
+            ModeSpec(
+                name="default",
+                promise="the model as released: weights exact, full numerics, one new token per decode pass",
+                levers=(),
+                suits="the reference: the base of every comparison",
+            ),
+            ModeSpec(
+                name="exact",
+                promise="the bits of default, sooner",
+                levers=("speculation", "prefix_cache", "batching", "chunked_prefill"),
+                suits="results that must not change; gains where output repeats input, prompts share beginnings or requests come together",
+            ),
+            ModeSpec(
+                name="fast",
+                promise="within the contract's tolerances, and the task result holds",
+                levers=(),
+                suits="work with a declared tolerance and a task metric, where memory bandwidth is the limit",
+                reason="its levers and tolerance contracts are not part of this release",
+            ),
+            ModeSpec(
+                name="big",
+                promise="larger models and contexts run within a memory limit; accuracy is answered separately",
+                levers=(),
+                suits="a model or a context that does not fit into memory",
+                reason="its levers (key-value spilling, streamed weights) are not part of this release",
+            ),
+        )
+    }
+)
+
+
+def mode_spec(name: str) -> ModeSpec:
+    """Raises UsageError that names the known modes."""
+    if name not in MODES:
+        raise UsageError(f"unknown mode {name!r}; known modes: {', '.join(MODES)}")
+    return MODES[name]
+
+
+def active_levers(mode: ModeSpec, without: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """``(on, off)`` levers of the mode, in its order. Raises UsageError for a name that is no lever of the mode."""
+    unwanted = [without] if isinstance(without, str) else list(without)
+    for name in unwanted:
+        if name not in mode.levers:
+            known = ", ".join(mode.levers) or "none"
+            raise UsageError(f"mode {mode.name} has no lever {name!r}; its levers: {known}")
+    return tuple(n for n in mode.levers if n not in unwanted), tuple(n for n in mode.levers if n in unwanted)
