@@ -1,0 +1,49 @@
+"""The compiled sampler, drafter and log probabilities, as the engine asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.engine.request import Request, TokenDrafter, TokenLogprob, TokenSampler
+from swiftsure.kernels import sampling as kernel
+
+
+def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampler]:
+    """Samplers for requests of one model. Every request is choice 0 of its seed, so a batch gives what single calls give."""
+
+    def make(request: Request) -> TokenSampler:
+        params = request.sampling
+        sampler = kernel.Sampler(
+            vocab_size,
+            isa=isa,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            top_k=params.top_k,
+            min_p=params.min_p,
+            seed=params.seed or 0,
+            choice=0,
+            repetition_penalty=params.repetition_penalty,
+            presence_penalty=params.presence_penalty,
+            frequency_penalty=params.frequency_penalty,
+            logit_bias=params.logit_bias,
+        )
+        sampler.prime(request.prompt_ids)
+        return sampler
+
+    return make
+
+
+def make_drafter() -> TokenDrafter:
+    return kernel.Drafter()
+
+
+def describe(row: NDArray[np.float32], token_id: int, alternatives: int) -> TokenLogprob:
+    """Log probabilities of the raw logits ``(vocab,)``."""
+    logprob = float(kernel.log_probs(row, [token_id])[0])
+    if not alternatives:
+        return TokenLogprob(token_id=token_id, logprob=logprob)
+    ids, values = kernel.top_log_probs(row, alternatives)
+    return TokenLogprob(token_id=token_id, logprob=logprob, top=tuple(zip(ids.tolist(), values.tolist(), strict=True)))

@@ -1,0 +1,93 @@
+"""From the logits of a pass to a request's tokens, text and callbacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.engine.evidence import Evidence
+from swiftsure.engine.request import FinishReason, Sequence, TokenLogprob
+from swiftsure.engine.scheduler import Work
+from swiftsure.engine.speculation import DraftPolicy
+
+Describe: TypeAlias = Callable[[NDArray[np.float32], int, int], TokenLogprob]
+"""``(logits row, token id, how many alternatives)``."""
+
+
+class Delivery:
+    """Samples, verifies drafts and hands over tokens one by one, whatever the pass that brought them."""
+
+    def __init__(self, policy: DraftPolicy, evidence: Evidence, end_ids: frozenset[int], describe: Describe) -> None:
+        self._policy = policy
+        self._evidence = evidence
+        self._end_ids = end_ids
+        self._describe = describe
+
+    def deliver(self, seq: Sequence, work: Work, logits: NDArray[np.float32]) -> FinishReason | None:
+        """Takes the request's logits ``(1 + draft, vocab)`` of this pass. Returns the reason if the request is finished by it.
+
+        An error that this request's own sampler or callback raises ends this request only; it is kept in ``seq.error``.
+        """
+        try:
+            tokens = seq.sampler.accept(logits, seq.ids[seq.length : seq.length + work.draft])
+            if seq.drafter is not None:
+                self._learn(seq, work.draft, len(tokens) - 1)
+                seq.drafter.extend(tokens)
+            return self._emit(seq, tokens, logits)
+        except Exception as error:
+            seq.error = error
+            return "cancelled"
+        finally:
+            seq.last_token_s = perf_counter()
+            seq.computed = max(seq.length - 1, work.start + work.rows)
+
+    def close(self, seq: Sequence, reason: FinishReason) -> None:
+        """Releases the text that was held back."""
+        piece = seq.assembler.finish()
+        if piece:
+            seq.pieces.append(piece)
+        seq.finish_reason = reason
+        seq.finished_s = perf_counter()
+
+    def _emit(self, seq: Sequence, tokens: NDArray[np.int32], logits: NDArray[np.float32]) -> FinishReason | None:
+        sampling, on_logits = seq.request.sampling, seq.request.on_logits
+        if not seq.first_token_s:
+            seq.first_token_s = perf_counter()
+        for row, token in enumerate(tokens.tolist()):
+            seq.ids[seq.length] = token
+            seq.length += 1
+            if sampling.logprobs is not None:
+                seq.logprobs.append(self._describe(logits[row], token, sampling.logprobs))
+            if on_logits is not None:
+                on_logits(seq.length - 2, logits[row])
+            if token in self._end_ids and not sampling.ignore_eos:
+                return "stop"
+            start = perf_counter()
+            piece = seq.assembler.push(token)
+            seq.detokenize_s += perf_counter() - start
+            if piece:
+                seq.pieces.append(piece)
+            if seq.assembler.stopped:
+                return "stop"
+            if seq.length == len(seq.ids):
+                return "length"
+        return None
+
+    def _learn(self, seq: Sequence, drafted: int, accepted: int) -> None:
+        counts = self._evidence.speculation
+        if seq.draft is None:
+            return
+        declined = int(drafted == 0)
+        counts.occasions += 1
+        counts.declined += declined
+        counts.drafted += drafted
+        counts.accepted += accepted
+        seq.count("speculation", occasions=1, declined=declined, drafted=drafted, accepted=accepted)
+        if drafted:
+            self._policy.record(seq.acceptance, seq.match_length, drafted, accepted)
+        else:
+            self._policy.decline(seq.acceptance, seq.match_length)

@@ -1,0 +1,357 @@
+"""The engine: requests in, passes, tokens and text out. Synchronous; one call of ``step`` is one pass.
+
+Life of a request: ``add`` puts it in ``waiting``; a step admits it (blocks, cached prefix), prefills it, decodes it token by token or draft
+by draft, and finishes it. A preempted request goes back to the head of ``waiting`` and is recomputed. Whatever happens to one request
+(a callback that raises, a cancellation) happens to that request alone.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.engine.backend import Backend
+from swiftsure.engine.delivery import Delivery, Describe
+from swiftsure.engine.evidence import Evidence
+from swiftsure.engine.kv_blocks import BlockManager, BlockTable, PrefixMatch
+from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenDrafter, TokenSampler
+from swiftsure.engine.runner import Runner
+from swiftsure.engine.scheduler import Candidate, Limits, Step, Work, next_step
+from swiftsure.engine.speculation import MAX_DRAFT, DraftPolicy, Offer, StepCost
+from swiftsure.engine.text import TextAssembler, TokenBytes
+from swiftsure.errors import CapacityError
+
+MAX_RUNNING = 16
+_REMEMBERED_PROMPTS = 65_536  # first blocks remembered, to know an occasion of the prefix cache when it comes
+_CALIBRATION_ROWS = (1, 2, 4, 6, 8, 12, 16, 32)
+
+
+class Engine:
+    """One loaded model's queues. Not thread-safe: callers hold a lock around every method."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        tokenizer: TokenBytes,
+        *,
+        context: int,
+        end_ids: Collection[int],
+        levers: Collection[str],
+        make_sampler: Callable[[Request], TokenSampler],
+        make_drafter: Callable[[], TokenDrafter],
+        describe: Describe,
+    ) -> None:
+        self.backend = backend
+        self.context = context
+        self.levers = frozenset(levers)
+        self.evidence = Evidence()
+        self.waiting: deque[Sequence] = deque()
+        self.running: list[Sequence] = []  # in order of arrival
+        self.policy = DraftPolicy()
+        self._tokenizer = tokenizer
+        self._make_sampler = make_sampler
+        self._make_drafter = make_drafter if "speculation" in self.levers else None
+        self._delivery = Delivery(self.policy, self.evidence, frozenset(end_ids), describe)
+        most = min(MAX_RUNNING, backend.max_rows, backend.max_logit_rows) if "batching" in self.levers else 1
+        self._limits = Limits(
+            max_rows=backend.max_rows,
+            max_logit_rows=backend.max_logit_rows,
+            block_size=backend.kv_block_size,
+            max_running=most,
+            mixed_passes="chunked_prefill" in self.levers,
+        )
+        self._reset_cache()
+        self._next_key = 0
+        self._in_pass: tuple[Sequence, ...] = ()
+
+    # --- requests ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def add(self, request: Request) -> Sequence:
+        """Queues a checked request."""
+        prompt = request.prompt_ids
+        ids = np.zeros(min(len(prompt) + request.sampling.max_tokens, self.context), np.int32)
+        ids[: len(prompt)] = prompt
+        drafter = self._make_drafter() if self._make_drafter is not None else None
+        if drafter is not None:
+            drafter.extend(prompt)
+        seq = Sequence(
+            key=self._next_key,
+            request=request,
+            ids=ids,
+            length=len(prompt),
+            sampler=self._make_sampler(request),
+            assembler=TextAssembler(self._tokenizer, request.sampling.stop),
+            drafter=drafter,
+        )
+        self._next_key += 1
+        self.waiting.append(seq)
+        return seq
+
+    def cancel(self, seq: Sequence) -> None:
+        """Ends a request now, between passes; what it has stays with it."""
+        if not seq.finished:
+            self._finish(seq, "cancelled")
+
+    def cancel_all(self) -> None:
+        for seq in [*self.running, *self.waiting]:
+            self.cancel(seq)
+
+    # --- passes -----------------------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """Runs one pass; False once there is nothing left to do.
+
+        If the pass is interrupted or fails, its requests end as cancelled, all others go on, and the exception is passed on.
+        """
+        for seq in [s for s in (*self.running, *self.waiting) if s.cancel_requested]:
+            self._finish(seq, "cancelled")
+        if not self.has_work:
+            return False
+        try:
+            step, matches = self._decide()
+            work = self._apply(step, matches)
+            if work:
+                self._run(work)
+            else:
+                self._fail_head()
+        except BaseException as error:
+            self._recover(error)
+            raise
+        return self.has_work
+
+    def score(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Logits ``(n, vocab)`` of every position. Nothing comes from the prefix cache: each row is computed."""
+        need = self._blocks.blocks_for(len(ids))
+        if not self._blocks.can_allocate(need):
+            raise CapacityError(f"{len(ids)} tokens need {need} key-value blocks, {self._blocks.free_blocks} are free")
+        table = BlockTable()
+        self._blocks.allocate(table, need)
+        try:
+            return self._runner.score(ids, table.blocks)
+        finally:
+            self._blocks.free(table)
+
+    def calibrate(self) -> dict[int, float]:
+        """Measures passes by rows, so that draft lengths start from this machine's costs. Only before the first request."""
+        most = min(self._limits.max_rows, self._limits.max_logit_rows, self.context)
+        seconds = self._runner.measure([rows for rows in _CALIBRATION_ROWS if rows <= most])
+        if len(seconds) > 1:
+            self.policy.cost = StepCost(seconds)
+        return seconds
+
+    def clear_caches(self) -> None:
+        """Forgets prefixes and what earlier requests taught about drafts. Requests in flight keep their blocks."""
+        self._blocks.clear()
+        self._seen_first_blocks.clear()
+        self.policy.reset()
+
+    # --- deciding ---------------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> tuple[Step, dict[int, PrefixMatch]]:
+        self._plan_drafts()
+        blocks = self._blocks
+        tight = blocks.free_blocks < 2 * len(self.running)
+        running = [
+            Candidate(
+                key=seq.key,
+                length=seq.length,
+                computed=seq.computed,
+                blocks=len(seq.table.blocks),
+                draft=seq.draft_length,
+                owned=blocks.owned(seq.table) if tight else 0,
+            )
+            for seq in self.running
+        ]
+        waiting: list[Candidate] = []
+        matches: dict[int, PrefixMatch] = {}
+        if self.waiting:
+            for seq in list(self.waiting)[: self._limits.max_running - len(running)]:
+                match = matches[seq.key] = blocks.match(seq.ids[: seq.length])
+                held = len(match.blocks)
+                waiting.append(Candidate(key=seq.key, length=seq.length, computed=held * blocks.block_size, blocks=held, idle=match.idle))
+        return next_step(waiting, running, free_blocks=blocks.free_blocks, limits=self._limits), matches
+
+    def _plan_drafts(self) -> None:
+        """Asks the drafters and chooses how much of their offers the next pass should verify."""
+        if self._make_drafter is None:
+            return
+        decoding = [seq for seq in self.running if seq.length - seq.computed == 1]
+        offering: list[Sequence] = []
+        offers: list[Offer] = []
+        for seq in decoding:
+            seq.draft_length = 0
+            seq.draft = None
+            room = min(MAX_DRAFT, len(seq.ids) - seq.length - 1, self._limits.max_logit_rows - 1)
+            if room <= 0 or seq.drafter is None:
+                continue
+            draft = seq.drafter.draft(room)
+            if len(draft):
+                seq.draft = draft
+                seq.match_length = seq.drafter.match_length
+                offering.append(seq)
+                offers.append(Offer(seq.acceptance, seq.match_length, len(draft)))
+        if offers:
+            most = min(self._limits.max_rows, self._limits.max_logit_rows)
+            lengths = self.policy.choose(offers, base_rows=len(decoding), max_rows=most)
+            for seq, length in zip(offering, lengths, strict=True):
+                seq.draft_length = length
+
+    # --- carrying out -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, step: Step, matches: dict[int, PrefixMatch]) -> list[tuple[Work, Sequence]]:
+        self._count_step(step)
+        by_key = {seq.key: seq for seq in self.running}
+        for key in step.preempt:  # latest arrival first, so the earliest ends up at the head
+            self._preempt(by_key[key])
+        for key in step.admit:  # cached blocks are taken before any block is allocated, or they could be evicted
+            seq = by_key[key] = self._admit(matches[key])
+            if seq.key != key:
+                raise RuntimeError(f"request {key} was admitted before request {seq.key}")
+        work: list[tuple[Work, Sequence]] = []
+        for w in step.work:
+            seq = by_key[w.key]
+            if w.new_blocks:
+                held = len(seq.table.blocks)
+                self._blocks.allocate(seq.table, w.new_blocks)
+                self._runner.extend_table(seq, held)
+            if w.draft and seq.draft is not None:
+                seq.ids[seq.length : seq.length + w.draft] = seq.draft[: w.draft]
+            work.append((w, seq))
+        return work
+
+    def _admit(self, match: PrefixMatch) -> Sequence:
+        seq = self.waiting.popleft()
+        self.running.append(seq)
+        self._blocks.adopt(seq.table, match)
+        seq.computed = len(match.blocks) * self._blocks.block_size
+        seq.state = State.RUNNING
+        self._runner.open_slot(seq)
+        if not seq.scheduled_s:
+            seq.scheduled_s = perf_counter()
+            self._count_lookup(seq, len(match.blocks))
+        return seq
+
+    def _preempt(self, seq: Sequence) -> None:
+        self.running.remove(seq)
+        self._release(seq)
+        seq.restart()
+        self.waiting.appendleft(seq)
+        self.evidence.passes.preemptions += 1
+
+    def _run(self, work: list[tuple[Work, Sequence]]) -> None:
+        self._in_pass = tuple(seq for _, seq in work)
+        logits, seconds = self._runner.run(work)
+        if all(w.sample and w.rows == 1 for w, _ in work):
+            self.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
+        for (w, seq), rows in zip(work, logits, strict=True):
+            if rows is None:
+                seq.computed = w.start + w.rows
+                reason = None
+            else:
+                reason = self._delivery.deliver(seq, w, rows)
+            self._blocks.enter(seq.table, seq.ids, seq.computed)
+            if w.start < self._blocks.block_size <= seq.computed:
+                self._remember_first_block(seq)
+            if reason is not None:
+                self._finish(seq, reason)
+        self._in_pass = ()
+
+    def _finish(self, seq: Sequence, reason: FinishReason) -> None:
+        self._delivery.close(seq, reason)
+        if seq.state is State.RUNNING:
+            self.running.remove(seq)
+            self._release(seq)
+        elif seq in self.waiting:
+            self.waiting.remove(seq)
+        seq.state = State.FINISHED
+
+    def _release(self, seq: Sequence) -> None:
+        self._blocks.free(seq.table)
+        self._runner.close_slot(seq)
+
+    def _fail_head(self) -> None:
+        """Nothing can run: the first request in line needs more blocks than there will ever be."""
+        seq = self.running[0] if self.running else self.waiting[0]
+        need = self._blocks.blocks_for(seq.length)
+        seq.error = CapacityError(f"{seq.length} tokens need {need} key-value blocks, the cache has {self._blocks.total_blocks}")
+        self._finish(seq, "cancelled")
+
+    def _recover(self, error: BaseException) -> None:
+        """A step broke off anywhere in its middle: the requests of its pass end, all others start over from their tokens."""
+        in_pass, self._in_pass = self._in_pass, ()
+        everyone = {seq.key: seq for seq in (*self.running, *self.waiting, *in_pass)}
+        self._reset_cache()
+        self.running, self.waiting = [], deque()
+        for key in sorted(everyone):
+            seq = everyone[key]
+            seq.table, seq.slot = BlockTable(), -1
+            if seq in in_pass or seq.finished:
+                seq.error = error if isinstance(error, Exception) and not seq.finished else seq.error
+                seq.finish_reason = seq.finish_reason or "cancelled"
+                seq.state = State.FINISHED
+            else:
+                seq.restart()
+                self.waiting.append(seq)
+
+    def _reset_cache(self) -> None:
+        self._blocks = BlockManager(self.backend.kv_blocks, self.backend.kv_block_size, prefix_cache="prefix_cache" in self.levers)
+        self._runner = Runner(self.backend, context=self.context, max_running=self._limits.max_running)
+        self._seen_first_blocks: set[bytes] = set()
+
+    # --- counting ---------------------------------------------------------------------------------------------------------
+
+    def _count_lookup(self, seq: Sequence, held: int) -> None:
+        """One look into the prefix cache per request. The occasion is known apart from the cache: this beginning was computed before."""
+        if "prefix_cache" not in self.levers or seq.length <= self._blocks.block_size:
+            return
+        counts = self.evidence.prefix_cache
+        first_block = seq.ids[: self._blocks.block_size].tobytes()
+        occasion = first_block in self._seen_first_blocks
+        reused = held * self._blocks.block_size
+        counts.lookups += 1
+        counts.occasions += occasion
+        counts.hits += held > 0
+        counts.evicted += occasion and not held and self._blocks.evictions > 0
+        counts.tokens_reused += reused
+        seq.count("prefix_cache", lookups=1, occasions=int(occasion), hits=int(held > 0), tokens_reused=reused)
+
+    def _remember_first_block(self, seq: Sequence) -> None:
+        if len(self._seen_first_blocks) < _REMEMBERED_PROMPTS:
+            self._seen_first_blocks.add(seq.ids[: self._blocks.block_size].tobytes())
+
+    def _count_step(self, step: Step) -> None:
+        counts, evidence = self.evidence.passes, self.evidence
+        if not step.work:
+            return
+        rows = step.rows
+        prompt_rows = sum(w.rows for w in step.work if w.rows > 1 or not w.sample)
+        counts.passes += 1
+        counts.rows += rows
+        counts.most_rows = max(counts.most_rows, rows)
+        counts.prompt_rows += prompt_rows
+        if "batching" in self.levers and len(self.running) + len(self.waiting) > 1:
+            shared = len(step.work) > 1
+            evidence.batching.occasions += 1
+            evidence.batching.shared_passes += shared
+            evidence.batching.requests += len(step.work) if shared else 0
+            evidence.batching.most_requests = max(evidence.batching.most_requests, len(step.work))
+            wanted = sum(1 + w.draft for w in step.work if w.sample)
+            full = rows >= self._limits.max_rows or wanted >= self._limits.max_logit_rows or bool(step.preempt)
+            full = full or not self._limits.mixed_passes
+            evidence.batching.no_room += not shared and (full or self._short_of_blocks())
+        if "chunked_prefill" in self.levers and prompt_rows and any(seq.length - seq.computed == 1 for seq in self.running):
+            mixed = any(w.rows == 1 and w.sample for w in step.work)
+            evidence.chunked_prefill.occasions += 1
+            evidence.chunked_prefill.mixed_passes += mixed
+            evidence.chunked_prefill.prompt_rows += prompt_rows if mixed else 0
+
+    def _short_of_blocks(self) -> bool:
+        return bool(self.waiting) and self._blocks.free_blocks <= self._blocks.blocks_for(self.waiting[0].length) + len(self.running)

@@ -1,0 +1,299 @@
+"""A loaded model: generate, stream, logits."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from time import perf_counter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.engine.activation import Activation, lever_states
+from swiftsure.engine.backend import Backend
+from swiftsure.engine.engine import Engine
+from swiftsure.engine.inputs import Prompt, check_ids, is_batch, prompt_ids
+from swiftsure.engine.memory import MemoryPlan
+from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
+from swiftsure.engine.request import Sequence as Running
+from swiftsure.engine.sampling import SamplingFields, SamplingParams
+from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
+
+if TYPE_CHECKING:
+    from swiftsure.models.model import Model
+
+Sampling = SamplingParams | Sequence[SamplingParams] | None
+Callbacks = LogitsCallback | Sequence[LogitsCallback | None] | None
+
+
+class LLM:
+    """A model, a back end that holds its weights, and an engine in one mode. Made by :func:`swiftsure.load`; a context manager.
+
+    Methods may be called from several threads; passes are run one at a time, by whichever caller is waiting for one.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        backend: Backend,
+        engine: Engine,
+        *,
+        mode: str,
+        levers_off: Sequence[str],
+        memory: MemoryPlan,
+        load_phases: Mapping[str, float],
+    ) -> None:
+        self.model = model
+        self.backend = backend
+        self.mode = mode
+        self.memory = memory
+        self.load_phases = dict(load_phases)
+        self._engine = engine
+        self._numerics, self._isa, self._threads = backend.numerics, backend.isa, backend.threads  # still known once closed
+        self._levers_off = tuple(levers_off)
+        self._lock = threading.RLock()
+        self._closed = False
+
+    # --- generating -------------------------------------------------------------------------------------------------------
+
+    @overload
+    def generate(
+        self,
+        prompts: str | Sequence[Mapping[str, Any]] | Sequence[int] | NDArray[np.integer[Any]],
+        *,
+        sampling: SamplingParams | None = None,
+        on_logits: LogitsCallback | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> Generation: ...
+
+    @overload
+    def generate(
+        self,
+        prompts: list[str] | list[list[dict[str, Any]]] | list[list[int]],
+        *,
+        sampling: Sampling = None,
+        on_logits: Sequence[LogitsCallback | None] | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> list[Generation]: ...
+
+    def generate(
+        self, prompts: Any, *, sampling: Sampling = None, on_logits: Callbacks = None, **fields: Unpack[SamplingFields]
+    ) -> Generation | list[Generation]:
+        """Generates for one prompt, or for a list of prompts: a list of results in the same order.
+
+        A prompt is text (continued as it stands), a list of chat messages ``{"role", "content"}`` (through the model's chat template), or a
+        list of token ids. Sampling values are keyword arguments (see :class:`SamplingParams`) or ready in ``sampling``, for a list one each
+        if wanted. ``on_logits(position, row)`` sees the raw logits of every generated token, in order; for a list, one callback each.
+
+        Raises UsageError, TemplateError and ContextLengthError before anything runs. KeyboardInterrupt ends these requests and leaves the
+        model usable.
+        """
+        asked = perf_counter()
+        if not is_batch(prompts):
+            if isinstance(on_logits, Sequence) or isinstance(sampling, Sequence):
+                raise UsageError("one prompt takes one sampling and one on_logits, got a list")
+            return self._generate([prompts], [_params(sampling, fields)], [on_logits], asked)[0]
+        count = len(prompts)
+        if callable(on_logits):
+            raise UsageError("on_logits must be a list for a list of prompts, one callback each")
+        callbacks = [None] * count if on_logits is None else list(on_logits)
+        many = list(sampling) if isinstance(sampling, Sequence) else [sampling] * count
+        for name, given in (("on_logits", callbacks), ("sampling", many)):
+            if len(given) != count:
+                raise UsageError(f"{name} must have one entry for each of {count} prompts, got {len(given)}")
+        return self._generate(prompts, [_params(one, fields) for one in many], callbacks, asked)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        *,
+        sampling: SamplingParams | None = None,
+        on_logits: LogitsCallback | None = None,
+        **fields: Unpack[SamplingFields],
+    ) -> Stream:
+        """Generates for one prompt piece by piece; the pieces join to exactly the text that ``generate`` returns."""
+        asked = perf_counter()
+        if is_batch(prompt):
+            raise UsageError("stream takes one prompt, got a list of prompts")
+        request = self._request(prompt, _params(sampling, fields), on_logits, asked)
+        with self._lock:
+            self._check_open()
+            return Stream(self._engine, self._lock, self._engine.add(request))
+
+    def logits(self, token_ids: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float32]:
+        """Logits of every position: float32 ``(len(token_ids), vocab_size)``. Each row is computed, none comes from a cache.
+
+        Raises UsageError for bad ids and ContextLengthError for more than the context holds.
+        """
+        ids = as_ids(token_ids)
+        if ids.ndim != 1:
+            raise UsageError(f"token ids must be one-dimensional, got {ids.ndim} dimensions")
+        check_ids(ids, vocab_size=self.backend.vocab_size)
+        if len(ids) > self.memory.context:
+            raise ContextLengthError(f"{len(ids)} tokens do not fit the context of {self.memory.context} tokens")
+        with self._lock:
+            self._check_open()
+            return self._engine.score(ids)
+
+    def cancel(self) -> None:
+        """Ends every request in flight before the next pass, with finish reason ``cancelled``. From any thread."""
+        with self._lock:
+            self._engine.cancel_all()
+
+    # --- state ------------------------------------------------------------------------------------------------------------
+
+    @property
+    def activation(self) -> Activation:
+        """What is active, with the evidence so far."""
+        engine = self._engine
+        return Activation(
+            mode=self.mode,
+            model=self.model.files.name,
+            weights_sha256=self.model.files.sha256,
+            numerics=self._numerics,
+            isa=self._isa,
+            threads=self._threads,
+            levers=tuple(state.name for state in lever_states(engine.levers, (), engine.evidence)),
+            levers_off=self._levers_off,
+            lever_states=lever_states(engine.levers, self._levers_off, engine.evidence),
+            passes=engine.evidence.of("passes"),
+        )
+
+    @property
+    def context(self) -> int:
+        """Tokens that a request can use, prompt and output together."""
+        return self.memory.context
+
+    def clear_caches(self) -> None:
+        """Forgets every prefix and everything learnt from earlier requests, as between repeats of a measurement."""
+        with self._lock:
+            self._engine.clear_caches()
+
+    def close(self) -> None:
+        """Frees weights, cache and files. Safe to call twice."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._engine.cancel_all()
+                self.backend.close()
+                self.model.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------------------
+
+    def _generate(
+        self, prompts: Sequence[Any], params: Sequence[SamplingParams], callbacks: Sequence[LogitsCallback | None], asked: float
+    ) -> list[Generation]:
+        requests = []
+        for i, (prompt, sampling, on_logits) in enumerate(zip(prompts, params, callbacks, strict=True)):
+            try:
+                requests.append(self._request(prompt, sampling, on_logits, asked))
+            except SwiftsureError as error:
+                if len(prompts) > 1:
+                    error.add_note(f"prompt {i} of {len(prompts)}")
+                raise
+        sequences: list[Running] = []
+        results: list[Generation] = []
+        try:
+            with self._lock:
+                self._check_open()
+                for request in requests:
+                    sequences.append(self._engine.add(request))
+            for seq in sequences:
+                _drive(self._engine, self._lock, seq, lambda seq: seq.finished)
+            for seq in sequences:
+                if seq.error is not None:
+                    raise seq.error
+                results.append(seq.generation())
+        except BaseException:
+            with self._lock:
+                for seq in sequences:
+                    self._engine.cancel(seq)
+            raise
+        return results
+
+    def _request(self, prompt: Any, params: SamplingParams, on_logits: LogitsCallback | None, asked: float) -> Request:
+        params.check_vocabulary(self.backend.vocab_size)
+        start = perf_counter()
+        ids = prompt_ids(self.model, prompt, context=self.memory.context)
+        return Request(prompt_ids=ids, sampling=params.resolved(), on_logits=on_logits, arrived_s=asked, tokenize_s=perf_counter() - start)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("this model is closed")
+
+
+class Stream:
+    """Pieces of one generation as they come. ``generation`` is what it has come to so far, in the end the whole.
+
+    Leaving early (``close``, or the end of a ``with`` block) cancels the request; ``cancel`` does so from another thread.
+    """
+
+    def __init__(self, engine: Engine, lock: threading.RLock, seq: Running) -> None:
+        self._engine = engine
+        self._lock = lock
+        self._seq = seq
+        self._pieces: deque[str] = deque()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        seq = self._seq
+        if not self._pieces:
+            try:
+                _drive(self._engine, self._lock, seq, lambda seq: bool(seq.pieces) or seq.finished)
+            except BaseException:
+                self.close()
+                raise
+            self._pieces.extend(seq.take_pieces())
+        if self._pieces:
+            return self._pieces.popleft()
+        if seq.error is not None:
+            raise seq.error
+        raise StopIteration
+
+    @property
+    def generation(self) -> Generation:
+        with self._lock:
+            return self._seq.generation()
+
+    def cancel(self) -> None:
+        """Ends the request before the next pass."""
+        self._seq.cancel_requested = True
+
+    def close(self) -> None:
+        with self._lock:
+            self._engine.cancel(self._seq)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def _drive(engine: Engine, lock: threading.RLock, seq: Running, ready: Callable[[Running], bool]) -> None:
+    """Runs passes until the sequence is ready. The lock is let go between passes, so other callers' requests join in."""
+    while not ready(seq):
+        with lock:
+            if not ready(seq):
+                engine.step()
+
+
+def _params(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
+    if sampling is None:
+        return SamplingParams.of(fields)
+    if fields:
+        raise UsageError(f"sampling and separate values exclude each other, got sampling and {', '.join(fields)}")
+    if not isinstance(sampling, SamplingParams):
+        raise UsageError(f"sampling must be SamplingParams, got {type(sampling).__name__}")
+    return sampling

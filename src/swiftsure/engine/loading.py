@@ -1,0 +1,275 @@
+"""From a model's name to a loaded model: pins, machine, mode, levers, memory plan, back end. ``check`` stops before anything is packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from swiftsure.engine.activation import Activation, lever_states, require_available, resolve_mode
+from swiftsure.engine.evidence import Evidence
+from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
+from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
+from swiftsure.errors import CapacityError, NotActiveError, UsageError
+from swiftsure.models.schedule import Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from swiftsure.engine.backend import Backend
+    from swiftsure.engine.llm import LLM
+    from swiftsure.models.costs import StepCost
+    from swiftsure.models.model import Model
+
+MAX_ROWS = 256  # rows a pass: the "large passes" in which prompts are read
+MAX_LOGIT_ROWS = 32
+MAX_THREADS = 256
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that is decided before a back end is built."""
+
+    mode: str
+    levers: tuple[str, ...]
+    levers_off: tuple[str, ...]
+    isa: str
+    threads: int
+    schedule: Schedule
+    memory: MemoryPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """What a run would be. ``reason``: why it cannot be, when it is not ``active``."""
+
+    mode: str
+    active: bool
+    reason: str | None
+    activation: Activation | None
+    memory: MemoryPlan | None
+    schedule: tuple[StepCost, ...]  # of decoding one token at the start of the context
+    bytes_per_token: int  # weights only; the cache adds memory.kv_bytes_per_token for each position before
+    advice: tuple[str, ...]
+    pins: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "mode": self.mode,
+            "active": self.active,
+            "reason": self.reason,
+            "pins": self.pins,
+            "activation": self.activation.to_dict() if self.activation else None,
+            "memory": self.memory.to_dict() if self.memory else None,
+            "bytes_per_token": self.bytes_per_token,
+            "advice": list(self.advice),
+            "schedule": [asdict(cost) for cost in self.schedule],
+        }
+
+
+class Phases:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self.seconds[name] = perf_counter() - start
+
+
+def load(
+    model: str | Path,
+    *,
+    mode: str | None = None,
+    threads: int | None = None,
+    context: int | None = None,
+    kv_memory: int | str | None = None,
+    isa: str | None = None,
+    without: Iterable[str] = (),
+    offline: bool = False,
+    progress: Any = None,
+) -> LLM:
+    """Loads a model in a mode.
+
+    model: a name of the catalogue, a path, or ``hf:org/name``. mode: ``default`` or ``exact``; None: ``SWIFTSURE_MODE``, else ``default``.
+    threads: None: the physical cores that this process may use. context: most tokens of a request; None: the model's, or what fits memory.
+    kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
+    without: levers to leave off. offline: never touch the network. progress: told of downloads, see ``models.resolve``.
+
+    Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
+    """
+    mode = resolve_mode(mode)
+    require_available(mode)
+    active_levers(mode_spec(mode), without)
+    phases = Phases()
+    with phases.timed("resolve_s"):
+        opened = _open(model, offline=offline, progress=progress)
+    try:
+        with phases.timed("plan_s"):
+            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
+        with phases.timed("pack_s"):
+            backend = _cpu_backend(opened, plan)
+        try:
+            return assemble(opened, backend, plan, phases)
+        except BaseException:
+            backend.close()
+            raise
+    except BaseException:
+        opened.close()
+        raise
+
+
+def check(
+    model: str | Path,
+    mode: str | None = None,
+    *,
+    threads: int | None = None,
+    context: int | None = None,
+    kv_memory: int | str | None = None,
+    isa: str | None = None,
+    without: Iterable[str] = (),
+    offline: bool = False,
+    progress: Any = None,
+) -> CheckResult:
+    """Resolves what :func:`load` would, without packing weights or running. A mode that cannot be had is a result, not an error."""
+    from swiftsure.models.costs import step_costs
+
+    mode = resolve_mode(mode)
+    active_levers(mode_spec(mode), without)
+    with _open(model, offline=offline, progress=progress) as opened:
+        plan, reason = None, None
+        try:
+            require_available(mode)
+            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
+        except (NotActiveError, CapacityError) as error:
+            reason = str(error)
+        costs = step_costs(opened.schedule(), opened.tensors, positions=1)
+        files = opened.files
+        return CheckResult(
+            mode=mode,
+            active=plan is not None,
+            reason=reason,
+            activation=_planned_activation(opened, plan) if plan else None,
+            memory=plan.memory if plan else None,
+            schedule=costs,
+            bytes_per_token=sum(cost.weight_bytes for cost in costs),
+            advice=tuple(f"{spec.name}: {spec.promise}; suits: {spec.suits}" for spec in MODES.values() if spec.reason is None),
+            pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
+        )
+
+
+def make_plan(
+    model: Model,
+    mode: str,
+    *,
+    threads: int | None = None,
+    context: int | None = None,
+    kv_memory: int | str | None = None,
+    isa: str | None = None,
+    without: Iterable[str] = (),
+) -> Plan:
+    """Decides; allocates nothing. Raises as :func:`load`."""
+    from swiftsure import kernels
+
+    levers, levers_off = active_levers(mode_spec(mode), without)
+    schedule = model.schedule()
+    memory = plan_memory(
+        schedule,
+        weight_bytes=sum(model.tensors.info(name).nbytes for name in model.tensors.names()),
+        available=available_memory(),
+        context=context,
+        kv_memory=kv_memory,
+    )
+    facts = EngineFacts(max_rows=MAX_ROWS, max_logit_rows=MAX_LOGIT_ROWS, kv_blocks=memory.kv_blocks)
+    for name in levers:
+        unmet = LEVERS[name].unmet(facts)
+        if unmet is not None:
+            raise NotActiveError(f"lever {name} cannot engage: {unmet}; leave it off with without={name}")
+    return Plan(
+        mode=mode,
+        levers=levers,
+        levers_off=levers_off,
+        isa=kernels.resolve_isa(isa),
+        threads=_threads(threads),
+        schedule=schedule,
+        memory=memory,
+    )
+
+
+def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
+    """A loaded model from its parts."""
+    from swiftsure.engine import compiled
+    from swiftsure.engine.engine import Engine
+    from swiftsure.engine.llm import LLM
+
+    with phases.timed("tokenizer_s"):
+        tokenizer = model.tokenizer
+    engine = Engine(
+        backend,
+        tokenizer,
+        context=plan.memory.context,
+        end_ids=tokenizer.eos_ids,
+        levers=plan.levers,
+        make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
+        make_drafter=compiled.make_drafter,
+        describe=compiled.describe,
+    )
+    if "speculation" in plan.levers:
+        with phases.timed("calibrate_s"):
+            engine.calibrate()
+    return LLM(model, backend, engine, mode=plan.mode, levers_off=plan.levers_off, memory=plan.memory, load_phases=phases.seconds)
+
+
+def _open(model: str | Path, *, offline: bool, progress: Any) -> Model:
+    from swiftsure.models.catalogue import resolve
+    from swiftsure.models.model import open_model
+
+    return open_model(resolve(model, offline=offline, progress=progress))
+
+
+def _cpu_backend(model: Model, plan: Plan) -> Backend:
+    from swiftsure.engine.cpu import CPUBackend
+
+    return CPUBackend(
+        plan.schedule,
+        model.tensors,
+        isa=plan.isa,
+        threads=plan.threads,
+        kv_blocks=plan.memory.kv_blocks,
+        max_rows=MAX_ROWS,
+        max_logit_rows=MAX_LOGIT_ROWS,
+    )
+
+
+def _threads(threads: int | None) -> int:
+    from swiftsure.engine.threads import default_threads
+
+    if threads is None:
+        return default_threads()
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+        raise UsageError(f"threads must be an integer from 1 to {MAX_THREADS}, got {threads!r}")
+    return threads
+
+
+def _planned_activation(model: Model, plan: Plan) -> Activation:
+    from swiftsure import kernels
+
+    return Activation(
+        mode=plan.mode,
+        model=model.files.name,
+        weights_sha256=model.files.sha256,
+        numerics=kernels.NUMERICS,
+        isa=plan.isa,
+        threads=plan.threads,
+        levers=plan.levers,
+        levers_off=plan.levers_off,
+        lever_states=lever_states(plan.levers, plan.levers_off, Evidence()),
+    )

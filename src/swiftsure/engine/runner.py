@@ -1,0 +1,118 @@
+"""Executes the work of a step: rows into arrays, one call of the back end, rows of logits out. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as SequenceOf
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.engine.backend import Backend, RowBatch
+from swiftsure.engine.request import Sequence
+from swiftsure.engine.scheduler import Work
+
+
+class Runner:
+    """Owns the arrays of a pass, allocated once, and the block tables of the running sequences, one slot each."""
+
+    def __init__(self, backend: Backend, *, context: int, max_running: int) -> None:
+        self.backend = backend
+        width = -(-context // backend.kv_block_size)
+        self._tokens = np.zeros(backend.max_rows, np.int32)
+        self._positions = np.zeros(backend.max_rows, np.int32)
+        self._sequences = np.zeros(backend.max_rows, np.int32)
+        self._logit_rows = np.zeros(backend.max_logit_rows, np.int32)
+        self._tables = np.zeros((max_running, width), np.int32)
+        self._counting = np.arange(max(context, backend.max_rows), dtype=np.int32)
+        self._free_slots = list(range(max_running - 1, -1, -1))
+
+    def open_slot(self, seq: Sequence) -> None:
+        """Gives a sequence that starts running its row of the table."""
+        seq.slot = self._free_slots.pop()
+        self.extend_table(seq, 0)
+
+    def close_slot(self, seq: Sequence) -> None:
+        if seq.slot >= 0:
+            self._free_slots.append(seq.slot)
+            seq.slot = -1
+
+    def extend_table(self, seq: Sequence, start: int) -> None:
+        """The sequence's blocks from index ``start`` on are new."""
+        blocks = seq.table.blocks
+        self._tables[seq.slot, start : len(blocks)] = blocks[start:]
+
+    def run(self, work: SequenceOf[tuple[Work, Sequence]]) -> tuple[list[NDArray[np.float32] | None], float]:
+        """Logits per piece of work, ``(1 + draft, vocab)`` or None where none are wanted, and the seconds the pass took.
+
+        The logits are views that the next pass overwrites. Draft tokens are read from ``seq.ids`` past ``seq.length``.
+        """
+        row = wanted = 0
+        slots = 1
+        for w, seq in work:
+            count = w.rows + w.draft
+            end = row + count
+            self._tokens[row:end] = seq.ids[w.start : w.start + count]
+            self._positions[row:end] = self._counting[w.start : w.start + count]
+            self._sequences[row:end] = seq.slot
+            slots = max(slots, seq.slot + 1)
+            if w.sample:
+                first = row + w.rows - 1
+                self._logit_rows[wanted : wanted + 1 + w.draft] = self._counting[first : first + 1 + w.draft]
+                wanted += 1 + w.draft
+            row = end
+        logits, seconds = self._pass(row, wanted, slots)
+        out: list[NDArray[np.float32] | None] = []
+        at = 0
+        for w, _ in work:
+            if w.sample:
+                out.append(logits[at : at + 1 + w.draft])
+                at += 1 + w.draft
+            else:
+                out.append(None)
+        return out, seconds
+
+    def score(self, ids: NDArray[np.int32], blocks: SequenceOf[int]) -> NDArray[np.float32]:
+        """Logits of every position, ``(n, vocab)``, through the given blocks: nothing is taken from a cache."""
+        backend = self.backend
+        table = np.asarray(blocks, np.int32)[None, :]
+        out = np.empty((len(ids), backend.vocab_size), np.float32)
+        rows = min(backend.max_rows, backend.max_logit_rows)
+        for at in range(0, len(ids), rows):
+            n = min(rows, len(ids) - at)
+            self._sequences[:n] = 0
+            batch = RowBatch(
+                tokens=ids[at : at + n],
+                positions=self._counting[at : at + n],
+                sequences=self._sequences[:n],
+                block_tables=table,
+                logit_rows=self._counting[:n],
+            )
+            out[at : at + n] = backend.run(batch)
+        return out
+
+    def measure(self, rows: SequenceOf[int], *, repeats: int = 2) -> dict[int, float]:
+        """Seconds of a pass by rows, all with logits, best of ``repeats``. Scribbles on block 0: only while nothing is cached."""
+        self._tables[0, :] = 0
+        self._tokens[:] = 0
+        self._sequences[:] = 0
+        best: dict[int, float] = {}
+        for _ in range(repeats):
+            for n in rows:
+                self._positions[:n] = self._counting[:n]
+                self._logit_rows[:n] = self._counting[:n]
+                seconds = self._pass(n, n, 1)[1]
+                best[n] = min(seconds, best.get(n, seconds))
+        return best
+
+    def _pass(self, rows: int, wanted: int, slots: int) -> tuple[NDArray[np.float32], float]:
+        batch = RowBatch(
+            tokens=self._tokens[:rows],
+            positions=self._positions[:rows],
+            sequences=self._sequences[:rows],
+            block_tables=self._tables[:slots],
+            logit_rows=self._logit_rows[:wanted],
+        )
+        start = perf_counter()
+        logits = self.backend.run(batch)
+        return logits, perf_counter() - start
