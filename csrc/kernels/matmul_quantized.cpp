@@ -12,7 +12,6 @@ namespace swiftsure::SWIFTSURE_ISA {
 namespace {
 
 constexpr int64_t kMaxRows = 8;           // rows of activations that share one unpacking of the weights
-constexpr int64_t kPrefetchBytes = 5120;  // far enough ahead to hide DRAM, near enough to stay in L1
 
 inline const uint16_t* half_floats(const uint8_t* p) { return reinterpret_cast<const uint16_t*>(p); }
 
@@ -29,91 +28,61 @@ inline void dot_group(const uint8_t* block, const uint8_t* payload, int64_t stri
     }
 }
 
-// `rows` rows of x, from `row` on, times `strips` neighbouring strips, from `strip` on.
-template <TensorType type, int rows, int strips>
-void multiply(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t prefetch, f32x16 (&acc)[strips][rows]) {
-    constexpr int64_t bytes = group_bytes(type);
-    constexpr int64_t scales = type == TensorType::Q8_0 ? kInt8Bytes : kNibbleBytes;
-    const int64_t groups = x.groups, first = row * groups, stride = groups * kGroupPayloadBytes;
-    const uint8_t* block = w.data + strip * w.strip_bytes;
-#pragma GCC unroll 8
-    for (int s = 0; s < strips; ++s)
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) acc[s][r] = splat(0.0f);
-    for (int64_t g = 0; g < groups; ++g, block += bytes) {
-        const int64_t at = first + g;
-#pragma GCC unroll 2
-        for (int s = 0; s < strips; ++s) {
-            const uint8_t* p = block + s * w.strip_bytes;
-#pragma GCC unroll 9
-            for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(p + prefetch + line);
-            i32x16 sum[rows];
-            dot_group<type, rows>(p, x.payload + at * kGroupPayloadBytes, stride, x.sum + at, groups, sum);
-            const f32x16 scale = load_f16(half_floats(p + scales));
-            f32x16 minimum;
-            if constexpr (type == TensorType::Q4_1) minimum = load_f16(half_floats(p + scales + kScaleBytes));
-#pragma GCC unroll 8
-            for (int r = 0; r < rows; ++r) {
-                if constexpr (type == TensorType::Q4_1) acc[s][r] = fma(minimum, splat(x.scaled_sum[at + r * groups]), acc[s][r]);
-                acc[s][r] = fma(to_f32(sum[r]), mul(scale, splat(x.scale[at + r * groups])), acc[s][r]);
-            }
-        }
-    }
-}
-
 struct Output {
     float* data;
     int64_t stride;
     bool accumulate;
 };
 
-template <TensorType type, int rows, int strips>
+// `rows` rows of x, from `row` on, times one strip. Strips are taken one by one: two streams of weights side by side came out slower than
+// one at every size that does not fit a core's own cache. `prefetch`: how far ahead to ask for weights, 0 when they are near already.
+template <TensorType type, int rows>
 void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t prefetch, const Output& out) {
-    f32x16 acc[strips][rows];
-    multiply<type, rows, strips>(w, x, strip, row, prefetch, acc);
-    for (int s = 0; s < strips; ++s)
-        for (int r = 0; r < rows; ++r)
-            store_strip(out.data + (row + r) * out.stride + (strip + s) * kStripRows, acc[s][r], rows_in_strip(w, strip + s),
-                        out.accumulate);
+    constexpr int64_t bytes = group_bytes(type);
+    constexpr int64_t scales = type == TensorType::Q8_0 ? kInt8Bytes : kNibbleBytes;
+    const int64_t groups = x.groups, stride = groups * kGroupPayloadBytes;
+    const uint8_t* block = w.data + strip * w.strip_bytes;
+    f32x16 acc[rows];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) acc[r] = splat(0.0f);
+    for (int64_t at = row * groups; at < (row + 1) * groups; ++at, block += bytes) {
+#pragma GCC unroll 9
+        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(block + prefetch + line);
+        i32x16 sum[rows];
+        dot_group<type, rows>(block, x.payload + at * kGroupPayloadBytes, stride, x.sum + at, groups, sum);
+        const f32x16 scale = load_f16(half_floats(block + scales));
+        f32x16 minimum;
+        if constexpr (type == TensorType::Q4_1) minimum = load_f16(half_floats(block + scales + kScaleBytes));
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; ++r) {
+            if constexpr (type == TensorType::Q4_1) acc[r] = fma(minimum, splat(x.scaled_sum[at + r * groups]), acc[r]);
+            acc[r] = fma(to_f32(sum[r]), mul(scale, splat(x.scale[at + r * groups])), acc[r]);
+        }
+    }
+    for (int r = 0; r < rows; ++r)
+        store_strip(out.data + (row + r) * out.stride + strip * kStripRows, acc[r], rows_in_strip(w, strip), out.accumulate);
 }
 
-// One block of at most kMaxRows rows over `strips` strips.
-template <TensorType type, int strips>
-void row_block(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, int64_t prefetch, const Output& out) {
+template <TensorType type>
+void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, int64_t prefetch, const Output& out) {
     switch (rows) {
-        case 1:
-            return tile<type, 1, strips>(w, x, strip, row, prefetch, out);
-        case 2:
-            return tile<type, 2, strips>(w, x, strip, row, prefetch, out);
-        case 3:
-            return tile<type, 3, strips>(w, x, strip, row, prefetch, out);
-        case 4:
-            return tile<type, 4, strips>(w, x, strip, row, prefetch, out);
-        case 5:
-            return tile<type, 5, strips>(w, x, strip, row, prefetch, out);
-        case 6:
-            return tile<type, 6, strips>(w, x, strip, row, prefetch, out);
-        case 7:
-            return tile<type, 7, strips>(w, x, strip, row, prefetch, out);
-        default:
-            return tile<type, 8, strips>(w, x, strip, row, prefetch, out);
+        case 1: return tile<type, 1>(w, x, strip, row, prefetch, out);
+        case 2: return tile<type, 2>(w, x, strip, row, prefetch, out);
+        case 3: return tile<type, 3>(w, x, strip, row, prefetch, out);
+        case 4: return tile<type, 4>(w, x, strip, row, prefetch, out);
+        case 5: return tile<type, 5>(w, x, strip, row, prefetch, out);
+        case 6: return tile<type, 6>(w, x, strip, row, prefetch, out);
+        case 7: return tile<type, 7>(w, x, strip, row, prefetch, out);
+        default: return tile<type, 8>(w, x, strip, row, prefetch, out);
     }
 }
 
 template <TensorType type>
 void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
-    int64_t strip = strip_begin;
-    if (x.rows <= 2) {
-        const int64_t rows = x.rows;
-        for (; strip + 2 <= strip_end; strip += 2) {
-            if (rows == 1) tile<type, 1, 2>(w, x, strip, 0, kPrefetchBytes, out);
-            if (rows == 2) tile<type, 2, 2>(w, x, strip, 0, kPrefetchBytes, out);
-        }
-    }
-    for (; strip < strip_end; ++strip)
+    for (int64_t strip = strip_begin; strip < strip_end; ++strip)
         for (int64_t row = 0; row < x.rows; row += kMaxRows) {
             const int64_t rows = x.rows - row < kMaxRows ? x.rows - row : kMaxRows;
-            row_block<type, 1>(w, x, strip, row, rows, row == 0 ? kPrefetchBytes : 0, out);
+            multiply_rows<type>(w, x, strip, row, rows, row == 0 ? kPrefetchBytes : 0, out);
         }
 }
 
