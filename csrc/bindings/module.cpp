@@ -6,4 +6,5 @@ NB_MODULE(_core, m) {
     swiftsure::register_matmul(m);
     swiftsure::register_program(m);
     swiftsure::register_sampling(m);
+    swiftsure::register_bandwidth(m);
 }

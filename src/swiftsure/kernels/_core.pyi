@@ -172,3 +172,6 @@ class Drafter:
     def memory_bytes(self) -> int: ...
 
     def __len__(self) -> int: ...
+
+def read_passes(bytes: int, threads: int, passes: int) -> list[float]:
+    """Seconds of each pass that reads a buffer of `bytes` bytes once with `threads` threads."""

@@ -1,0 +1,79 @@
+#include "bandwidth.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <barrier>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <thread>
+
+namespace swiftsure {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kLine = 64;
+
+// Eight running sums, so that no addition waits for the one before it; the sum keeps the loads from being optimized away.
+uint64_t sum_words(const uint64_t* words, std::size_t count) {
+    uint64_t sums[8] = {};
+    for (std::size_t i = 0; i + 8 <= count; i += 8)
+        for (int lane = 0; lane < 8; ++lane) sums[lane] += words[i + lane];
+    uint64_t sum = 0;
+    for (uint64_t lane : sums) sum += lane;
+    return sum;
+}
+
+struct Free {
+    void operator()(uint64_t* buffer) const { std::free(buffer); }
+};
+
+}  // namespace
+
+std::vector<double> read_passes(std::size_t bytes, int threads, int passes) {
+    const std::size_t share = bytes / threads / kLine * (kLine / sizeof(uint64_t));  // words per thread
+    constexpr std::size_t huge_page = 2 << 20;
+    const std::size_t size = std::max(share * threads * sizeof(uint64_t), kLine);
+    const std::size_t rounded = (size + huge_page - 1) / huge_page * huge_page;
+    std::unique_ptr<uint64_t, Free> buffer(static_cast<uint64_t*>(std::aligned_alloc(huge_page, rounded)));
+    if (!buffer) throw std::bad_alloc();
+#ifdef MADV_HUGEPAGE
+    madvise(buffer.get(), rounded, MADV_HUGEPAGE);  // as packed weights ask for; a refusal only means small pages
+#endif
+
+    std::vector<std::vector<Clock::time_point>> begin(threads), end(threads);
+    std::vector<uint64_t> sums(threads);
+    std::barrier line(threads);
+    auto work = [&](int thread) {
+        uint64_t* mine = buffer.get() + share * thread;
+        for (std::size_t i = 0; i < share; ++i) mine[i] = i * 0x9E3779B97F4A7C15u;  // real pages, not the shared page of zeros
+        for (int pass = 0; pass <= passes; ++pass) {
+            line.arrive_and_wait();
+            begin[thread].push_back(Clock::now());
+            sums[thread] += sum_words(mine, share);
+            end[thread].push_back(Clock::now());
+        }
+    };
+    std::vector<std::thread> others;
+    for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+    work(0);
+    for (std::thread& other : others) other.join();
+
+    volatile uint64_t sink = 0;
+    for (uint64_t sum : sums) sink = sink + sum;
+    std::vector<double> seconds;
+    for (int pass = 1; pass <= passes; ++pass) {
+        Clock::time_point first = begin[0][pass], last = end[0][pass];
+        for (int thread = 1; thread < threads; ++thread) {
+            first = std::min(first, begin[thread][pass]);
+            last = std::max(last, end[thread][pass]);
+        }
+        seconds.push_back(std::chrono::duration<double>(last - first).count());
+    }
+    return seconds;
+}
+
+}  // namespace swiftsure

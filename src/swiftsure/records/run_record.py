@@ -1,0 +1,109 @@
+"""The run record: what ran, on what, with which evidence. One JSON file per run."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from swiftsure.records.machine import MachineFacts
+
+SCHEMA = "swiftsure.run/1"
+
+
+def utc_now() -> str:
+    """The time of day as ISO 8601, for example ``2026-12-01T23:40:00+00:00``."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Everything another person needs to repeat a run and to judge its figures.
+
+    ``pins`` names the model (source, version, sha256) and the libraries; ``levers`` carries each lever's state, occasions and evidence;
+    ``phases_s`` sums to the end-to-end time; ``results`` is the command's own.
+    """
+
+    command: str
+    status: str  # as on the EXIT line: ok, unproved or failed
+    mode: str
+    numerics: str
+    isa: str
+    threads: int
+    pins: Mapping[str, Any]
+    machine: MachineFacts
+    levers: Mapping[str, Mapping[str, Any]]
+    phases_s: Mapping[str, float]
+    peak_rss_bytes: int | None
+    results: Mapping[str, Any]
+    arguments: Sequence[str] = ()
+    created: str = field(default_factory=utc_now)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "created": self.created,
+            "command": self.command,
+            "arguments": list(self.arguments),
+            "status": self.status,
+            "mode": self.mode,
+            "numerics": self.numerics,
+            "isa": self.isa,
+            "threads": self.threads,
+            "pins": dict(self.pins),
+            "machine": self.machine.to_dict(),
+            "levers": {name: dict(evidence) for name, evidence in self.levers.items()},
+            "phases_s": dict(self.phases_s),
+            "peak_rss_bytes": self.peak_rss_bytes,
+            "results": dict(self.results),
+        }
+
+    def write(self, path: str | Path) -> None:
+        write_json(path, self.to_dict())
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Writes JSON whole or not at all. Infinities and NaN become null: JSON has no word for them."""
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Writes a text file aside and renames it into place, so that a reader never meets half of it."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(aside, 0o666 & ~_umask())
+        os.replace(aside, target)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The process's umask. Reading it means setting it; the value is put back at once."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value
