@@ -168,7 +168,7 @@ def _stream(client: httpx.Client, url: str, part: Path, progress: Progress | Non
         done = have if resumes else 0
         total = done + int(answer.headers.get("content-length") or 0)
         with part.open("ab" if resumes else "wb") as file:
-            for chunk in answer.iter_raw(_CHUNK_BYTES):
+            for chunk in answer.iter_raw():  # as they arrive: what a broken connection had brought is kept
                 file.write(chunk)
                 done += len(chunk)
                 if progress is not None:

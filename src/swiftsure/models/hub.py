@@ -21,17 +21,19 @@ def fetch(repo: str, revision: str | None, file: str | None, *, folder: Path, of
         raise ModelError("hf: names need the package huggingface_hub; install it with: pip install 'swiftsure[hub]'") from None
 
     shown = f"hf:{repo}" + (f"@{revision}" if revision else "")
+    if offline:
+        path = _find_in_cache(repo, revision, file, folder, shown)
+        return path, _commit(path), _stated_sha256(path)
     try:
         if file is None:
-            file = _only_gguf(_files_in_cache(repo, revision, folder) if offline else _files_on_hub(repo, revision), shown)
-        path = Path(huggingface_hub.hf_hub_download(repo, file, revision=revision, cache_dir=folder, local_files_only=offline))
+            file = _only_gguf(huggingface_hub.list_repo_files(repo, revision=revision), shown)
+        path = Path(huggingface_hub.hf_hub_download(repo, file, revision=revision, cache_dir=folder))
     except errors.RepositoryNotFoundError:
         raise ModelNotFoundError(f"{shown}: no such repository on the hub, or it needs a login") from None
     except errors.RevisionNotFoundError:
         raise ModelNotFoundError(f"{shown}: the repository has no such revision") from None
     except errors.LocalEntryNotFoundError as error:
-        why = "is not in the cache, and offline was asked for" if offline else f"cannot be fetched: {_first_line(error)}"
-        raise ModelNotFoundError(f"{shown}: {file} {why}") from None
+        raise ModelError(f"{shown}: {file} cannot be fetched: {_first_line(error)}") from None
     except errors.EntryNotFoundError:
         raise ModelNotFoundError(f"{shown}: the repository has no file {file}") from None
     except Exception as error:  # the transports below raise their own kinds, which differ between versions of the package
@@ -41,17 +43,23 @@ def fetch(repo: str, revision: str | None, file: str | None, *, folder: Path, of
     return path, _commit(path), _stated_sha256(path)
 
 
-def _files_on_hub(repo: str, revision: str | None) -> list[str]:
+def _find_in_cache(repo: str, revision: str | None, file: str | None, folder: Path, shown: str) -> Path:
+    """Reads the cache's folders alone: a download that is told to stay local still asks the hub about telemetry."""
     import huggingface_hub
+    from huggingface_hub import errors
 
-    return list(huggingface_hub.list_repo_files(repo, revision=revision))
-
-
-def _files_in_cache(repo: str, revision: str | None, folder: Path) -> list[str]:
-    import huggingface_hub
-
-    snapshot = Path(huggingface_hub.snapshot_download(repo, revision=revision, cache_dir=folder, local_files_only=True))
-    return [str(path.relative_to(snapshot)) for path in snapshot.rglob("*") if path.is_file()]
+    try:
+        repos = huggingface_hub.scan_cache_dir(folder).repos
+    except (errors.CacheNotFound, ValueError):
+        repos = frozenset()
+    for cached in repos:
+        for known in cached.revisions if cached.repo_id == repo else ():
+            if revision == known.commit_hash or (revision or "main") in known.refs:
+                files = {str(f.file_path.relative_to(known.snapshot_path)): f.file_path for f in known.files}
+                name = file if file is not None else _only_gguf(list(files), shown)
+                if name in files:
+                    return Path(files[name])
+    raise ModelNotFoundError(f"{shown}: {file or 'its GGUF file'} is not in the cache ({folder}), and offline was asked for")
 
 
 def _only_gguf(files: list[str], shown: str) -> str:
