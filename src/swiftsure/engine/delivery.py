@@ -81,7 +81,7 @@ class Delivery:
         counts = self._evidence.speculation
         if seq.draft is None:
             return
-        declined = int(drafted == 0)
+        declined = int(seq.draft_declined and not drafted)
         counts.occasions += 1
         counts.declined += declined
         counts.drafted += drafted
@@ -89,5 +89,5 @@ class Delivery:
         seq.count("speculation", occasions=1, declined=declined, drafted=drafted, accepted=accepted)
         if drafted:
             self._policy.record(seq.acceptance, seq.match_length, drafted, accepted)
-        else:
+        elif declined:
             self._policy.decline(seq.acceptance, seq.match_length)

@@ -21,13 +21,13 @@ from swiftsure.engine.kv_blocks import BlockManager, BlockTable, PrefixMatch
 from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenDrafter, TokenSampler
 from swiftsure.engine.runner import Runner
 from swiftsure.engine.scheduler import Candidate, Limits, Step, Work, next_step
-from swiftsure.engine.speculation import MAX_DRAFT, DraftPolicy, Offer, StepCost
+from swiftsure.engine.speculation import MAX_DRAFT, Acceptance, DraftPolicy, Offer, StepCost
 from swiftsure.engine.text import TextAssembler, TokenBytes
 from swiftsure.errors import CapacityError
 
 MAX_RUNNING = 16
 _REMEMBERED_PROMPTS = 65_536  # first blocks remembered, to know an occasion of the prefix cache when it comes
-_CALIBRATION_ROWS = (1, 2, 4, 6, 8, 12, 16, 32)
+_CALIBRATION_ROWS = (1, 2, 4, 8, 16)
 
 
 class Engine:
@@ -90,6 +90,7 @@ class Engine:
             sampler=self._make_sampler(request),
             assembler=TextAssembler(self._tokenizer, request.sampling.stop),
             drafter=drafter,
+            acceptance=Acceptance(self.policy.acceptance),
         )
         self._next_key += 1
         self.waiting.append(seq)
@@ -158,7 +159,7 @@ class Engine:
     def _decide(self) -> tuple[Step, dict[int, PrefixMatch]]:
         self._plan_drafts()
         blocks = self._blocks
-        tight = blocks.free_blocks < 2 * len(self.running)
+        tight = self._is_tight()
         running = [
             Candidate(
                 key=seq.key,
@@ -203,6 +204,7 @@ class Engine:
             lengths = self.policy.choose(offers, base_rows=len(decoding), max_rows=most)
             for seq, length in zip(offering, lengths, strict=True):
                 seq.draft_length = length
+                seq.draft_declined = length == 0
 
     # --- carrying out -----------------------------------------------------------------------------------------------------
 
@@ -215,6 +217,7 @@ class Engine:
             seq = by_key[key] = self._admit(matches[key])
             if seq.key != key:
                 raise RuntimeError(f"request {key} was admitted before request {seq.key}")
+        tight = self._is_tight()
         work: list[tuple[Work, Sequence]] = []
         for w in step.work:
             seq = by_key[w.key]
@@ -224,6 +227,8 @@ class Engine:
                 self._runner.extend_table(seq, held)
             if w.draft and seq.draft is not None:
                 seq.ids[seq.length : seq.length + w.draft] = seq.draft[: w.draft]
+            elif seq.draft_length and tight:
+                seq.draft_declined = True  # no block was left for it
             work.append((w, seq))
         return work
 
@@ -352,6 +357,10 @@ class Engine:
             evidence.chunked_prefill.occasions += 1
             evidence.chunked_prefill.mixed_passes += mixed
             evidence.chunked_prefill.prompt_rows += prompt_rows if mixed else 0
+
+    def _is_tight(self) -> bool:
+        """The next pass may not find a block for every row it could use."""
+        return self._blocks.free_blocks < 2 * len(self.running)
 
     def _short_of_blocks(self) -> bool:
         return bool(self.waiting) and self._blocks.free_blocks <= self._blocks.blocks_for(self.waiting[0].length) + len(self.running)

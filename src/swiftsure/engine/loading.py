@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -115,13 +116,17 @@ def load(
     try:
         with phases.timed("plan_s"):
             plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
-        with phases.timed("pack_s"):
-            backend = _cpu_backend(opened, plan)
-        try:
-            return assemble(opened, backend, plan, phases)
-        except BaseException:
-            backend.close()
-            raise
+        with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
+            tokenizer = pool.submit(lambda: opened.tokenizer)
+            with phases.timed("pack_s"):
+                backend = _cpu_backend(opened, plan)
+            try:
+                with phases.timed("tokenizer_s"):
+                    tokenizer.result()
+                return assemble(opened, backend, plan, phases)
+            except BaseException:
+                backend.close()
+                raise
     except BaseException:
         opened.close()
         raise
@@ -210,8 +215,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
     from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
 
-    with phases.timed("tokenizer_s"):
-        tokenizer = model.tokenizer
+    tokenizer = model.tokenizer
     engine = Engine(
         backend,
         tokenizer,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from swiftsure.engine.threads import cgroup_folders
 from swiftsure.errors import CapacityError, UsageError
 from swiftsure.models.schedule import Schedule
 
@@ -14,6 +15,7 @@ KV_BLOCK_SIZE = 32  # positions; part of the numerics (spans are whole blocks)
 KV_SHARE = 0.5  # of what is available beside the weights: the rest is the system's and other programs'
 MIN_CONTEXT = 256  # positions; less is refused unless asked for
 _WORK_BYTES = 128 << 20  # activations, tokenizer, interpreter
+_UNSTATED_BYTES = 4 << 30  # where the system does not say
 
 _UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
           "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}  # fmt: skip
@@ -84,38 +86,30 @@ def plan_memory(
     much of it as fits. Raises UsageError (rules) and CapacityError (memory).
     """
     per_token = kv_bytes_per_token(schedule)
-    weights_and_work = weight_bytes + _WORK_BYTES
+    fixed = weight_bytes + _WORK_BYTES
     if kv_memory is not None:
         limit, source = parse_bytes(kv_memory), "kv_memory"
     else:
-        limit, source = max(0, int((available.bytes - weights_and_work) * KV_SHARE)), available.limited_by
-    fitting = limit // (per_token * block_size) * block_size
+        limit, source = max(0, int((available.bytes - fixed) * KV_SHARE)), available.limited_by
+    fitting = limit // (per_token * block_size) * block_size  # positions
+    model_context = schedule.context_length
     if context is not None:
-        chosen, limited_by = _asked_context(context, schedule.context_length), "request"
-        needed = -(-chosen // block_size) * block_size
+        chosen, limited_by = _asked_context(context, model_context), "request"
     else:
-        chosen = min(schedule.context_length, fitting)
-        limited_by = "model" if chosen == schedule.context_length else source
-        needed = max(-(-chosen // block_size), 1) * block_size
-        chosen = max(chosen, min(MIN_CONTEXT, schedule.context_length))
-    needed = max(needed, -(-chosen // block_size) * block_size)
-    if needed > fitting:
+        chosen = min(model_context, max(fitting, MIN_CONTEXT))
+        limited_by = "model" if chosen == model_context else source
+    blocks = -(-chosen // block_size)
+    kv_bytes = blocks * block_size * per_token
+    if blocks * block_size > fitting or kv_bytes + fixed > available.bytes:
         raise CapacityError(
-            f"a context of {chosen} tokens needs {_mb(needed * per_token)} of key-value memory; the limit is {_mb(limit)} "
-            + (f"(kv_memory), room for {fitting} tokens" if source == "kv_memory" else
-               f"({KV_SHARE:.0%} of the {_mb(available.bytes)} available by {source}, less {_mb(weights_and_work)} for weights and work), "
-               f"room for {fitting} tokens")
-        )  # fmt: skip
-    kv_bytes = needed * per_token
-    if kv_memory is not None and kv_bytes + weights_and_work > available.bytes:
-        raise CapacityError(
-            f"weights and work ({_mb(weights_and_work)}) and a context of {chosen} tokens ({_mb(kv_bytes)}) need more than the "
-            f"{_mb(available.bytes)} available by {available.limited_by}"
+            f"a context of {chosen} tokens needs {_mb(kv_bytes)} of key-value memory, beside {_mb(fixed)} for weights and work; "
+            f"{_mb(available.bytes)} are available by {available.limited_by}, the key-value limit is {_mb(limit)} "
+            f"({'kv_memory' if kv_memory is not None else f'{KV_SHARE:.0%} of the rest'}): room for {fitting} tokens"
         )
     return MemoryPlan(
         context=chosen,
-        model_context=schedule.context_length,
-        kv_blocks=needed // block_size,
+        model_context=model_context,
+        kv_blocks=blocks,
         kv_block_size=block_size,
         kv_bytes=kv_bytes,
         kv_bytes_per_token=per_token,
@@ -123,17 +117,19 @@ def plan_memory(
         weight_bytes=weight_bytes,
         available_bytes=available.bytes,
         limited_by=limited_by,
-        reason=_reason(chosen, schedule.context_length, limited_by, kv_bytes, limit),
+        reason=_reason(chosen, model_context, limited_by, kv_bytes, limit),
     )
 
 
-def available_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = Path("/sys/fs/cgroup")) -> Available:
-    """The smaller of what the system has available and what the cgroup leaves."""
+def available_memory(
+    meminfo: Path = Path("/proc/meminfo"), proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
+) -> Available:
+    """The smaller of what the system has available and what this process's cgroups leave."""
     system = _meminfo_available(meminfo)
-    group = _cgroup_available(cgroup)
+    group = _cgroup_available(proc, mount)
     if group is not None and (system is None or group < system):
         return Available(bytes=group, limited_by="cgroup")
-    return Available(bytes=system if system is not None else 4 << 30, limited_by="system")
+    return Available(bytes=system if system is not None else _UNSTATED_BYTES, limited_by="system")
 
 
 def _asked_context(context: int, model_context: int) -> int:
@@ -144,40 +140,44 @@ def _asked_context(context: int, model_context: int) -> int:
     return context
 
 
-def _meminfo_available(path: Path) -> int | None:
-    try:
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", path.read_text(), re.MULTILINE)
-    except OSError:
-        return None
+def _meminfo_available(file: Path) -> int | None:
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(file), re.MULTILINE)
     return int(match[1]) * 1024 if match else None
 
 
-def _cgroup_available(root: Path) -> int | None:
-    """Version 2, then version 1; page cache that can be dropped counts as available."""
-    for folder, limit_name, used_name, stat_key in (
-        (root, "memory.max", "memory.current", "inactive_file"),
-        (root / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        limit, used = _number(folder / limit_name), _number(folder / used_name)
-        if limit is None or used is None or limit >= 1 << 60:
-            continue
-        return max(0, limit - used + (_stat(folder / "memory.stat", stat_key) or 0))
-    return None
+def _cgroup_available(proc: Path, mount: Path) -> int | None:
+    """What the tightest group (version 2, then version 1) leaves; page cache that can be dropped counts as available."""
+    left = []
+    for line in _read(proc).splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers == "":
+            left += [_left(group, "memory.max", "memory.current", "inactive_file") for group in cgroup_folders(mount, path)]
+        elif "memory" in controllers.split(","):
+            groups = cgroup_folders(mount / "memory", path)
+            left += [_left(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file") for group in groups]
+    stated = [size for size in left if size is not None]
+    return min(stated) if stated else None
 
 
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # absent, or "max"
+def _left(group: Path, limit_file: str, used_file: str, droppable: str) -> int | None:
+    limit, used = _number(group / limit_file), _number(group / used_file)
+    if limit is None or used is None or limit >= 1 << 60:  # version 1 writes a huge number for "no limit"
         return None
+    found = re.search(rf"^{droppable} (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
+    return max(0, limit - used + (int(found[1]) if found else 0))
 
 
-def _stat(path: Path, key: str) -> int | None:
+def _number(file: Path) -> int | None:
+    text = _read(file).strip()
+    return int(text) if text.isdecimal() else None  # not there, or "max"
+
+
+def _read(file: Path) -> str:
     try:
-        match = re.search(rf"^{key} (\d+)$", path.read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(match[1]) if match else None
+        return file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ""  # not there: this system states no such limit
 
 
 def _reason(context: int, model_context: int, limited_by: str, kv_bytes: int, limit: int) -> str:

@@ -130,6 +130,7 @@ class Sequence:
     table: BlockTable = field(default_factory=BlockTable)
     draft: NDArray[np.int32] | None = None  # continuation that the drafter offers for the next pass
     draft_length: int = 0  # how much of it the next pass verifies
+    draft_declined: bool = False  # verifying none of it was chosen
     match_length: int = 0
     acceptance: Acceptance = field(default_factory=Acceptance)
     cancel_requested: bool = False

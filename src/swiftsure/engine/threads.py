@@ -29,10 +29,10 @@ def cgroup_cpus(proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers == "":
-            limits += [_quota_v2(group / "cpu.max") for group in _lineage(mount, path)]
+            limits += [_quota_v2(group / "cpu.max") for group in cgroup_folders(mount, path)]
         elif "cpu" in controllers.split(","):
             for base in (mount / "cpu", mount / controllers):
-                limits += [_quota_v1(group) for group in _lineage(base, path)]
+                limits += [_quota_v1(group) for group in cgroup_folders(base, path)]
     stated = [limit for limit in limits if limit is not None]
     return min(stated) if stated else None
 
@@ -49,7 +49,7 @@ def _core_of(cpu: int, root: Path) -> tuple[str, ...]:
     return (package, core) if core else ("cpu", str(cpu))
 
 
-def _lineage(mount: Path, path: str) -> list[Path]:
+def cgroup_folders(mount: Path, path: str) -> list[Path]:
     """The cgroup and all groups above it. Inside a container the path may not exist below the mount; then the mount is the group."""
     parts = [part for part in path.split("/") if part not in ("", "..")]
     return [mount.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]

@@ -1,0 +1,117 @@
+"""The memory plan: what fits is taken, what was asked for is kept to or refused with the numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from swiftsure.engine.memory import Available, available_memory, kv_bytes_per_token, parse_bytes, plan_memory
+from swiftsure.errors import CapacityError, UsageError
+from tiny_models import TinyModel, TinySpec
+
+SCHEDULE = TinyModel(TinySpec(layers=2, kv_heads=2, head_dim=16, context=4096)).schedule
+PER_TOKEN = 2 * 2 * 2 * (2 * 16 + 4)
+GIB = 1 << 30
+
+
+def plan(available_bytes: int = 8 * GIB, **choices):
+    return plan_memory(SCHEDULE, weight_bytes=1_000_000, available=Available(bytes=available_bytes, limited_by="system"), **choices)
+
+
+def test_bytes_of_a_token_are_int16_values_and_a_scale_per_head_vector():
+    assert kv_bytes_per_token(SCHEDULE) == PER_TOKEN
+
+
+def test_all_of_the_models_context_is_taken_where_it_fits():
+    chosen = plan()
+    assert (chosen.context, chosen.limited_by, chosen.kv_blocks) == (4096, "model", 128)
+    assert chosen.kv_bytes == 4096 * PER_TOKEN
+    assert chosen.reason == "context 4096, all of the model's; key-value cache 1.2 MB"
+
+
+def test_context_is_fitted_to_a_key_value_limit_and_the_plan_says_so():
+    chosen = plan(kv_memory=1000 * PER_TOKEN)
+    assert (chosen.context, chosen.limited_by) == (992, "kv_memory")
+    assert "context 992 of the model's 4096, as much as fits the kv_memory limit" in chosen.reason
+
+
+def test_context_is_fitted_to_the_memory_at_hand():
+    chosen = plan(available_bytes=1_000_000 + (128 << 20) + 2 * 640 * PER_TOKEN)
+    assert (chosen.context, chosen.limited_by) == (640, "system")
+
+
+def test_context_that_was_asked_for_is_kept_to():
+    assert (plan(context=100).context, plan(context=100).kv_blocks, plan(context=100).limited_by) == (100, 4, "request")
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (
+            {"context": 2000, "kv_memory": 1000 * PER_TOKEN},
+            r"a context of 2000 tokens needs 0\.6 MB .*limit is 0\.3 MB \(kv_memory\): room for 992",
+        ),
+        ({"kv_memory": 10}, r"a context of 256 tokens needs .* room for 0 tokens"),
+        ({"available_bytes": 1_000_000}, r"1\.0 MB are available by system, the key-value limit is 0\.0 MB \(50% of the rest\)"),
+        ({"available_bytes": 1_000_000, "kv_memory": "1GB"}, r"1\.0 MB are available by system"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_numbers(choices, message):
+    with pytest.raises(CapacityError, match=message):
+        plan(**choices)
+
+
+@pytest.mark.parametrize(
+    ("context", "message"),
+    [
+        (0, "context must be an integer of at least 1, got 0"),
+        (5000, "context must be at most the model's 4096, got 5000"),
+        (1.5, "got 1.5"),
+    ],
+)
+def test_context_outside_the_rules_is_a_usage_error(context, message):
+    with pytest.raises(UsageError, match=message):
+        plan(context=context)
+
+
+@pytest.mark.parametrize(("text", "size"), [("512MB", 512_000_000), ("1.5GiB", 3 << 29), ("7", 7), ("2 kb", 2000), (12, 12)])
+def test_sizes_are_read_with_their_units(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "MB", "5 bananas", "-1", -1, True, 1.5, "nan"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="memory size"):
+        parse_bytes(text)
+
+
+def write(root: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def look(root: Path) -> Available:
+    return available_memory(root / "meminfo", root / "self", root / "cgroup")
+
+
+def test_a_cgroup_limit_counts_and_droppable_page_cache_does_not(tmp_path):
+    write(tmp_path, meminfo="MemTotal: 9 kB\nMemAvailable:    8000 kB\n", self="0::/a/b\n")
+    assert look(tmp_path) == Available(bytes=8_192_000, limited_by="system")
+    write(tmp_path, cgroup__a__memory_dot_max="5000000\n", cgroup__a__memory_dot_current="4000000\n")
+    write(tmp_path, cgroup__a__memory_dot_stat="anon 5\ninactive_file 2000000\n", cgroup__a__b__memory_dot_max="max\n")
+    assert look(tmp_path) == Available(bytes=3_000_000, limited_by="cgroup")
+
+
+def test_version_1_groups_count_and_their_no_limit_does_not(tmp_path):
+    write(tmp_path, meminfo="MemAvailable:    8000 kB\n", self="4:cpu,memory:/x\n")
+    write(tmp_path, cgroup__memory__memory_dot_limit_in_bytes=str(1 << 62), cgroup__memory__memory_dot_usage_in_bytes="5")
+    assert look(tmp_path).limited_by == "system"
+    write(tmp_path, cgroup__memory__x__memory_dot_limit_in_bytes="1000", cgroup__memory__x__memory_dot_usage_in_bytes="400")
+    assert look(tmp_path) == Available(bytes=600, limited_by="cgroup")
+
+
+def test_this_machine_states_its_memory():
+    assert available_memory().bytes > 100 << 20

@@ -1,0 +1,116 @@
+"""The scheduler as a pure function."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swiftsure.engine.scheduler import Candidate, Limits, next_step
+
+
+def limits(**changes) -> Limits:
+    values = {"max_rows": 16, "max_logit_rows": 8, "block_size": 4, "max_running": 4, "mixed_passes": True, "mixed_prefill_rows": 8}
+    return Limits(**values | changes)
+
+
+def running(key: int, length: int, computed: int, *, draft: int = 0, blocks: int | None = None) -> Candidate:
+    held = -(-length // 4) if blocks is None else blocks
+    return Candidate(key=key, length=length, computed=computed, blocks=held, draft=draft, owned=held)
+
+
+def waiting(key: int, length: int, *, cached: int = 0, idle: int = 0) -> Candidate:
+    return Candidate(key=key, length=length, computed=cached, blocks=cached // 4, idle=idle)
+
+
+def rows(step) -> dict[int, tuple[int, int, bool]]:
+    return {w.key: (w.rows, w.draft, w.sample) for w in step.work}
+
+
+def test_prompt_is_read_in_the_largest_passes_and_sampled_at_its_end():
+    first = next_step([waiting(1, 40)], [], free_blocks=20, limits=limits())
+    assert (first.admit, rows(first)) == ((1,), {1: (16, 0, False)})
+    assert first.work[0].new_blocks == 10, "all blocks of the prompt are taken with its first chunk"
+    last = next_step([], [running(1, 40, 32)], free_blocks=10, limits=limits())
+    assert rows(last) == {1: (8, 0, True)}
+
+
+def test_running_requests_decode_before_a_prompt_gets_the_rest_of_the_pass():
+    step = next_step([waiting(3, 40)], [running(1, 9, 8), running(2, 5, 4)], free_blocks=20, limits=limits())
+    assert rows(step) == {1: (1, 0, True), 2: (1, 0, True), 3: (8, 0, False)}
+
+
+def test_without_chunked_prefill_prompts_have_a_pass_of_their_own():
+    step = next_step([waiting(3, 40)], [running(1, 9, 8)], free_blocks=20, limits=limits(mixed_passes=False))
+    assert rows(step) == {3: (16, 0, False)}
+    step = next_step([], [running(1, 9, 8)], free_blocks=20, limits=limits(mixed_passes=False))
+    assert rows(step) == {1: (1, 0, True)}
+
+
+def test_drafts_never_cost_another_request_its_token():
+    step = next_step([], [running(1, 9, 8, draft=15), running(2, 9, 8, draft=15)], free_blocks=20, limits=limits(max_logit_rows=8))
+    assert rows(step) == {1: (1, 6, True), 2: (1, 0, True)}
+
+
+def test_drafts_are_cut_to_the_blocks_at_hand_rather_than_preempting():
+    step = next_step([], [running(1, 9, 8, draft=7), running(2, 9, 8)], free_blocks=0, limits=limits())
+    assert step.preempt == ()
+    assert rows(step)[1] == (1, 3, True), "positions 9 to 11 lie in the block that holds position 8"
+
+
+def test_latest_arrival_is_preempted_when_blocks_run_out():
+    queue = [running(1, 9, 8, blocks=2), running(2, 9, 8, blocks=2), running(3, 6, 5)]
+    step = next_step([waiting(4, 3)], queue, free_blocks=0, limits=limits())
+    assert step.preempt == (3,)
+    assert set(rows(step)) == {1, 2}
+    assert step.admit == (), "what was just preempted comes first"
+
+
+def test_request_is_not_admitted_into_blocks_that_running_ones_will_need():
+    assert next_step([waiting(2, 8)], [running(1, 9, 8)], free_blocks=2, limits=limits()).admit == ()
+    assert next_step([waiting(2, 8)], [running(1, 9, 8)], free_blocks=3, limits=limits()).admit == (2,)
+    assert next_step([waiting(2, 8)], [], free_blocks=2, limits=limits()).admit == (2,)
+
+
+def test_idle_cached_blocks_count_against_the_free_ones():
+    assert next_step([waiting(1, 12, cached=8, idle=2)], [], free_blocks=2, limits=limits()).admit == ()
+    step = next_step([waiting(1, 12, cached=8, idle=2)], [], free_blocks=3, limits=limits())
+    assert (step.work[0].start, step.work[0].rows, step.work[0].new_blocks) == (8, 4, 1)
+
+
+def test_order_of_arrival_is_kept_in_admission():
+    step = next_step([waiting(1, 60), waiting(2, 1)], [], free_blocks=10, limits=limits())
+    assert step.admit == (), "a small request does not overtake a large one for ever"
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_every_step_keeps_to_the_limits(data):
+    bounds = limits(
+        max_rows=data.draw(st.integers(1, 20)), max_logit_rows=data.draw(st.integers(1, 8)), mixed_passes=data.draw(st.booleans())
+    )
+    queue, line = [], []
+    for key in range(data.draw(st.integers(0, 4))):
+        length = data.draw(st.integers(1, 40))
+        computed = data.draw(st.integers(0, length - 1))
+        short = data.draw(st.booleans()) and length % 4 == 1 and computed == length - 1
+        blocks = (length - 1) // 4 if short else None
+        queue.append(running(key, length, computed, draft=data.draw(st.integers(0, 9)), blocks=blocks))
+    for key in range(10, 10 + data.draw(st.integers(0, 3))):
+        line.append(waiting(key, data.draw(st.integers(1, 40))))
+    free = data.draw(st.integers(0, 12))
+    step = next_step(line, queue, free_blocks=free, limits=bounds)
+    known = {c.key: c for c in [*queue, *line]}
+    assert step.rows <= bounds.max_rows
+    assert sum(1 + w.draft for w in step.work if w.sample) <= bounds.max_logit_rows
+    assert len(queue) - len(step.preempt) + len(step.admit) <= bounds.max_running
+    assert sum(w.new_blocks for w in step.work) <= free + sum(known[key].owned for key in step.preempt)
+    assert len({w.key for w in step.work}) == len(step.work)
+    for w in step.work:
+        c = known[w.key]
+        assert w.key not in step.preempt
+        assert w.start == c.computed
+        assert w.sample == (w.start + w.rows == c.length)
+        assert w.draft <= c.draft
+        assert (c.blocks + w.new_blocks) * 4 >= w.start + w.rows + w.draft
+    if queue and not step.work:
+        assert step.preempt, "running requests always move, or make room"

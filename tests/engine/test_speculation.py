@@ -1,0 +1,117 @@
+"""Draft lengths follow measured acceptance and measured cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from swiftsure.engine.speculation import Acceptance, DraftPolicy, Offer, StepCost
+
+FREE = {1: 1.0, 16: 1.0}
+LINEAR = {1: 1.0, 2: 2.0, 16: 16.0}
+USUAL = {1: 1.0, 2: 1.1, 4: 1.5, 8: 2.0, 16: 3.0}
+
+
+def taught(rate: float, *, match_length: int = 4, drafts: int = 60, drafted: int = 8) -> Acceptance:
+    acceptance = Acceptance()
+    for _ in range(drafts):
+        acceptance.record(match_length, drafted, round(rate * drafted))
+    return acceptance
+
+
+def choose(cost: dict[int, float], *offers: Offer, base_rows: int | None = None, max_rows: int = 32) -> list[int]:
+    return DraftPolicy(StepCost(cost)).choose(offers, base_rows=base_rows or len(offers), max_rows=max_rows)
+
+
+def test_free_rows_are_all_used_and_rows_at_full_price_are_not():
+    assert choose(FREE, Offer(taught(1.0), 4, 15)) == [15]
+    assert choose(LINEAR, Offer(taught(1.0), 4, 15)) == [0], "a token for the price of a token gains nothing"
+
+
+def test_better_acceptance_means_longer_drafts_down_to_none():
+    lengths = [choose(USUAL, Offer(taught(rate), 4, 15))[0] for rate in (0.0, 0.25, 0.5, 1.0)]
+    assert lengths == sorted(lengths)
+    assert lengths[0] == 0
+    assert lengths[-1] >= 12
+
+
+def test_chosen_length_has_the_best_expected_tokens_per_time():
+    """Against the plain formula over all lengths."""
+    policy = DraftPolicy(StepCost(USUAL))
+    for rate in (0.1, 0.3, 0.5, 0.8):
+        acceptance = taught(rate, drafts=10)
+
+        def gain(length: int, acceptance: Acceptance = acceptance) -> float:
+            reach, tokens = 1.0, 1.0
+            for j in range(length):
+                reach *= acceptance.chance(3 + j)
+                tokens += reach
+            return tokens / policy.cost.relative(1 + length)
+
+        (chosen,) = policy.choose([Offer(acceptance, 3, 12)], base_rows=1, max_rows=32)
+        assert gain(chosen) == pytest.approx(max(gain(length) for length in range(13)))
+
+
+def test_rows_go_to_the_likeliest_drafts_of_a_batch_within_the_limit():
+    good, bad = Offer(taught(1.0), 4, 15), Offer(taught(0.0), 4, 15)
+    assert choose(USUAL, good, bad, max_rows=10) == [8, 0]
+
+
+def test_crowded_pass_leaves_drafts_out():
+    """Speculation slower than none at high load is the trap: with many rows each further one costs its full price."""
+    dear = {1: 1.0, 8: 1.2, 16: 9.2, 32: 25.2}
+    offers = [Offer(taught(0.5), 4, 8)] * 8
+    assert choose(dear, offers[0]) != [0]
+    assert choose(dear, *offers) == [0] * 8
+
+
+def test_chances_fade_so_that_a_change_of_text_is_noticed():
+    acceptance = taught(1.0, drafts=200)
+    for _ in range(60):
+        acceptance.record(4, 8, 0)
+    assert acceptance.chance(4) < 0.35
+
+
+def test_declined_drafts_are_tried_again_after_a_while():
+    acceptance = taught(0.0)
+    low = acceptance.chance(4)
+    for _ in range(500):
+        acceptance.forget(4)
+    assert acceptance.chance(4) > 2 * low
+
+
+def test_new_request_starts_from_what_all_requests_taught():
+    policy = DraftPolicy()
+    for _ in range(50):
+        policy.record(Acceptance(policy.acceptance), 4, 8, 8)
+    assert Acceptance(policy.acceptance).chance(4) > 0.9
+    policy.reset()
+    assert Acceptance(policy.acceptance).chance(4) == Acceptance().chance(4)
+
+
+def test_counts_stay_finite_over_a_long_run():
+    acceptance = taught(1.0, drafts=5000)
+    assert 0.9 < acceptance.chance(4) <= 1.0
+
+
+def test_cost_is_interpolated_between_measurements_and_never_falls():
+    cost = StepCost({1: 0.004, 2: 0.003, 4: 0.008, 8: 0.016})
+    assert [cost.relative(n) for n in (1, 2, 3, 4, 6, 8)] == pytest.approx([1.0, 1.0, 1.5, 2.0, 3.0, 4.0])
+    assert cost.relative(16) > cost.relative(8)
+    assert cost.one_row_s == 0.004
+
+
+def test_cost_follows_what_passes_take():
+    cost = StepCost({1: 0.004, 8: 0.008})
+    for _ in range(300):
+        cost.observe(1, 0.008)
+        cost.observe(8, 0.064)
+    assert cost.one_row_s == pytest.approx(0.008, rel=0.1)
+    assert cost.relative(8) == pytest.approx(8.0, rel=0.15)
+
+
+def test_one_slow_pass_moves_little():
+    cost = StepCost({1: 0.004, 8: 0.008})
+    cost.observe(1, 4.0)
+    cost.observe(8, 4.0)
+    assert cost.one_row_s < 0.005
+    assert cost.relative(8) < 2.2
