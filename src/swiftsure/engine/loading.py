@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
     from swiftsure.engine.backend import Backend
     from swiftsure.engine.llm import LLM
+    from swiftsure.models.cache import Progress
     from swiftsure.models.costs import StepCost
     from swiftsure.models.model import Model
 
 MAX_ROWS = 256  # rows a pass: the "large passes" in which prompts are read
 MAX_LOGIT_ROWS = 32
 MAX_THREADS = 256
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +95,15 @@ def load(
     isa: str | None = None,
     without: Iterable[str] = (),
     offline: bool = False,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> LLM:
     """Loads a model in a mode.
 
     model: a name of the catalogue, a path, or ``hf:org/name``. mode: ``default`` or ``exact``; None: ``SWIFTSURE_MODE``, else ``default``.
     threads: None: the physical cores that this process may use. context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
-    without: levers to leave off. offline: never touch the network. progress: told of downloads, see ``models.resolve``.
+    without: levers to leave off. offline: never touch the network. progress: called with bytes done and bytes in all
+    while a file is fetched or hashed.
 
     Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
     """
@@ -142,7 +142,7 @@ def check(
     isa: str | None = None,
     without: Iterable[str] = (),
     offline: bool = False,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> CheckResult:
     """Resolves what :func:`load` would, without packing weights or running. A mode that cannot be had is a result, not an error."""
     from swiftsure.models.costs import step_costs
@@ -232,7 +232,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
     return LLM(model, backend, engine, mode=plan.mode, levers_off=plan.levers_off, memory=plan.memory, load_phases=phases.seconds)
 
 
-def _open(model: str | Path, *, offline: bool, progress: Any) -> Model:
+def _open(model: str | Path, *, offline: bool, progress: Progress | None) -> Model:
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.model import open_model
 
