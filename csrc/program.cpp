@@ -18,6 +18,7 @@ void require_at_least(const char* name, int64_t value, int64_t least) {
 constexpr int64_t kMaxThreads = 1024, kMaxRows = 65536;
 constexpr int64_t kMaxStripsPerChunk = 16;  // about 100 KB of weights: what a descheduled thread can hold up
 
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 }  // namespace
@@ -213,11 +214,17 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
     if (columns != buffers_[static_cast<size_t>(o)].width)
         refuse("the weights of a matmul have " + std::to_string(columns) + " rows, but '" + std::string(out) + "' has " +
                std::to_string(buffers_[static_cast<size_t>(o)].width) + " columns");
-    const int64_t even = strips / (threads_ * 8) / kStripsPerChunk * kStripsPerChunk;
-    const int64_t per_chunk = std::clamp(even, kStripsPerChunk, kMaxStripsPerChunk);
-    for (size_t p = 0; p < stage.parts.size(); ++p)
-        for (int64_t s = 0; s < stage.parts[p].weight.strips; s += per_chunk)
-            stage.chunks.push_back({static_cast<int>(p), s, std::min(s + per_chunk, stage.parts[p].weight.strips)});
+    // Chunks shrink towards the end, so that threads finish together; small ones would ask for weights that go to another thread.
+    int64_t left = strips;
+    for (size_t p = 0; p < stage.parts.size(); ++p) {
+        for (int64_t s = 0; s < stage.parts[p].weight.strips;) {
+            const int64_t share = std::clamp(left / (2 * threads_), std::min(kStripsPerChunk, ceil_div(strips, threads_)), kMaxStripsPerChunk);
+            const int64_t end = std::min(s + share, stage.parts[p].weight.strips);
+            stage.chunks.push_back({static_cast<int>(p), s, end});
+            left -= end - s;
+            s = end;
+        }
+    }
     if (quantized) quantize_input(i);
     writing(out);
     stages_.push_back({std::move(stage), selected_});
