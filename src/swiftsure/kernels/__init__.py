@@ -17,6 +17,7 @@ except ImportError as error:
 
 from swiftsure.kernels._core import KVCache, PackedMatrix, Program, WeightArena
 from swiftsure.kernels.instruction_sets import KNOWN_ISAS, resolve_isa, supported_isas
+from swiftsure.kernels.sampling import Drafter, Sampler, log_probs, top_log_probs
 
 NUMERICS = "cpu1"
 """The id of everything that fixes bits: digits and groups of activations, span and key-value block sizes, polynomials, orders of
@@ -29,11 +30,15 @@ __all__ = [
     "KNOWN_ISAS",
     "KV_BLOCK_SIZE",
     "NUMERICS",
+    "Drafter",
     "KVCache",
     "PackedMatrix",
     "Program",
+    "Sampler",
     "WeightArena",
     "_core",
+    "log_probs",
     "resolve_isa",
     "supported_isas",
+    "top_log_probs",
 ]

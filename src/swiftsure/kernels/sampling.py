@@ -19,10 +19,11 @@ so sampled changes nothing: speculation gives the same tokens at any temperature
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from swiftsure.errors import ContractError, UsageError
 from swiftsure.kernels import _core
@@ -31,6 +32,7 @@ MAX_NGRAM = 32
 
 Logits = NDArray[np.float32]
 Ids = NDArray[np.int32]
+AnyIds = Sequence[int] | NDArray[np.integer]
 
 
 class Sampler:
@@ -83,14 +85,14 @@ class Sampler:
         """Tokens of the prompt and the output so far: the position that the next token will have."""
         return self._core.position
 
-    def prime(self, prompt_ids: ArrayLike) -> None:
+    def prime(self, prompt_ids: AnyIds) -> None:
         """Adds prompt tokens to the history, before the first :meth:`accept`. They count for ``repetition_penalty`` and for positions."""
         try:
             self._core.prime(_ids(prompt_ids))
         except ValueError as error:
             raise UsageError(str(error)) from None
 
-    def accept(self, logits: Logits, draft: ArrayLike = ()) -> Ids:
+    def accept(self, logits: Logits, draft: AnyIds = ()) -> Ids:
         """Samples as far as the draft holds.
 
         Args:
@@ -137,7 +139,7 @@ class Drafter:
         _check_whole("min_ngram", min_ngram, 1, max_ngram)
         self._core = _core.Drafter(max_ngram=max_ngram, min_ngram=min_ngram)
 
-    def extend(self, ids: ArrayLike) -> None:
+    def extend(self, ids: AnyIds) -> None:
         """Appends tokens of the prompt or of the output."""
         self._core.extend(_ids(ids))
 
@@ -159,7 +161,7 @@ class Drafter:
         return len(self._core)
 
 
-def log_probs(logits_row: Logits, ids: ArrayLike, *, isa: str | None = None) -> NDArray[np.float64]:
+def log_probs(logits_row: Logits, ids: AnyIds, *, isa: str | None = None) -> NDArray[np.float64]:
     """Natural log-probabilities of ``ids`` under softmax of the raw logits. logits_row: (vocab_size,) float32; returns (len(ids),)."""
     try:
         return _core.log_probs(isa or _core.supported_isas()[0], logits_row, _ids(ids))
@@ -179,11 +181,11 @@ def top_log_probs(logits_row: Logits, n: int, *, isa: str | None = None) -> tupl
         raise UsageError(str(error)) from None
 
 
-def _ids(ids: ArrayLike) -> Ids:
+def _ids(ids: AnyIds) -> Ids:
     if isinstance(ids, np.ndarray) and ids.dtype == np.int32 and ids.ndim == 1:
         return np.ascontiguousarray(ids)
     try:
-        return np.frombuffer(array("i", ids), dtype=np.int32) if len(ids) else np.empty(0, dtype=np.int32)  # type: ignore[arg-type]
+        return np.frombuffer(array("i", cast("Iterable[int]", ids)), dtype=np.int32) if len(ids) else np.empty(0, dtype=np.int32)
     except (TypeError, OverflowError):
         raise UsageError(f"token ids must be a sequence of whole numbers of 32 bits, got {ids!r}") from None
 

@@ -75,7 +75,7 @@ def process(
     if min_p > 0:
         p = softmax(x)
         x[p < min_p * p.max()] = -np.inf
-    return x
+    return np.asarray(x)
 
 
 def _descending(x: Float64) -> NDArray[np.intp]:
