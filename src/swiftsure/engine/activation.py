@@ -80,7 +80,7 @@ class Activation:
 
 
 def not_active_line(mode: str, reason: str) -> str:
-    return f"NOT ACTIVE mode={mode} reason={_word(reason)}"
+    return f"NOT ACTIVE mode={mode} reason={_word(reason.removeprefix(f'mode {mode} is not active: '))}"
 
 
 def lever_states(on: Iterable[str], off: Iterable[str], evidence: Evidence) -> tuple[LeverState, ...]:
