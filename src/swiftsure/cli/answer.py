@@ -1,0 +1,46 @@
+"""One prompt, one answer: streamed as text or printed as one JSON object."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from swiftsure.cli.console import note
+from swiftsure.cli.report import generation_dict, run_record, stats_line
+from swiftsure.cli.session import Tally, Work
+
+if TYPE_CHECKING:
+    from swiftsure import LLM, Generation, SamplingParams
+
+Prompt = str | list[dict[str, str]]
+
+
+def answer_work(prompt: Prompt, sampling: SamplingParams, *, json_output: bool, stats: bool, record: Path | None) -> Work:
+    """A work that answers ``prompt`` once."""
+
+    def work(llm: LLM, tally: Tally) -> None:
+        tally.total = 1
+        if json_output:
+            generation = llm.generate(prompt, sampling=sampling)
+            print(json.dumps(generation_dict(llm, generation), ensure_ascii=False, indent=2))
+        else:
+            generation = _stream(llm, prompt, sampling)
+        tally.done = 1
+        if stats:
+            note(stats_line(llm, generation))
+        if record is not None:
+            run_record(llm, generation).write(record)
+
+    return work
+
+
+def _stream(llm: LLM, prompt: Prompt, sampling: SamplingParams) -> Generation:
+    """Prints the pieces as they come, ends the line, and returns the whole."""
+    with llm.stream(prompt, sampling=sampling) as stream:
+        last = ""
+        for last in stream:
+            print(last, end="", flush=True)
+        if not last.endswith("\n"):
+            print(flush=True)
+        return stream.generation

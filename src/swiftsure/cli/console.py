@@ -1,0 +1,111 @@
+"""Lines for people: sizes, notes on stderr, and a progress bar that shows up only when something takes long."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Collection, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+_QUIET_S = 1.0  # work shorter than this shows no bar
+
+
+def note(line: str) -> None:
+    """One line on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def size_text(size: float) -> str:
+    """``98362432`` -> ``"98.4 MB"``; units are powers of 1000."""
+    for unit in ("B", "kB", "MB"):
+        if abs(size) < 1000:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.2f} GB"
+
+
+def count_text(count: int) -> str:
+    """``1105920`` -> ``"1.1 M"``."""
+    value = float(count)
+    for unit in ("", " k", " M"):
+        if abs(value) < 1000:
+            return f"{value:.0f}" if not unit else f"{value:.1f}{unit}"
+        value /= 1000
+    return f"{value:.2f} G"
+
+
+class ProgressBar:
+    """Called with (phase, done, total) as work proceeds; draws on a terminal once a phase has taken a second."""
+
+    def __init__(self) -> None:
+        self._phase = ""
+        self._started = 0.0
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> ProgressBar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._clear()
+
+    def phase(self, name: str) -> Callable[[int, int | None], None]:
+        """A callback for work that reports (done, total) only."""
+        return lambda done, total: self(name, done, total)
+
+    def __call__(self, phase: str, done: int, total: int | None) -> None:
+        if phase != self._phase:
+            self._clear()
+            self._phase, self._started = phase, time.monotonic()
+        if self._bar is None:
+            if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
+                return
+            self._bar = _new_bar()
+            self._task = self._bar.add_task(phase, total=total)
+            self._bar.start()
+        if self._task is not None:
+            self._bar.update(self._task, completed=done, total=total)
+
+    def _clear(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self._bar, self._task = None, None
+
+
+def _new_bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def print_table(head: list[str], rows: list[list[str]], *, right: Collection[int] = ()) -> None:
+    """Columns as wide as their widest cell, on standard output; the columns ``right`` are flush right."""
+    widths = [max(len(line[column]) for line in [head, *rows]) for column in range(len(head))]
+    for line in [head, *rows]:
+        cells = (f"{cell:{'>' if column in right else '<'}{widths[column]}}" for column, cell in enumerate(line))
+        print("  ".join(cells).rstrip())
+
+
+def print_pairs(pairs: Mapping[str, object]) -> None:
+    """A name and a value a line, on standard output."""
+    width = max(map(len, pairs)) + 2
+    for name, value in pairs.items():
+        print_wrapped(f"{name:{width}}", str(value))
+
+
+def print_wrapped(start: str, text: str) -> None:
+    """``start`` and ``text``, on a terminal with later lines under the text; as one line where a program may read it."""
+    if not sys.stdout.isatty():
+        print(start + text)
+        return
+    columns = max(40, shutil.get_terminal_size().columns)
+    lines = textwrap.wrap(text, columns - len(start), break_long_words=False, break_on_hyphens=False) or [""]
+    print(start + f"\n{' ' * len(start)}".join(lines))

@@ -1,0 +1,58 @@
+"""What typer is asked to do differently: plain help in titled sections, and an interrupt that ends with exit code 1."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class Interrupted(Exception):  # noqa: N818 - an ending, not a mistake
+    """Ctrl-C reached a command."""
+
+
+class BrokenPipe(Exception):  # noqa: N818 - an ending, not a mistake
+    """Whoever read standard output has gone."""
+
+
+def option(*names: str, help: str, metavar: str | None = None, section: str = "Options") -> Any:
+    """An option of the help section ``section``; its default is stated in ``help``."""
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=section, show_default=False)
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help lists the options by section, in the order in which they are declared."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # typer would end the process itself
+                raise BrokenPipe from error
+            raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        parameters: list[Any] = self.get_params(ctx)
+        for parameter in parameters:
+            if parameter.param_type_name == "argument":
+                title, record = "Arguments", (parameter.metavar, parameter.help)
+            else:
+                title, record = getattr(parameter, "rich_help_panel", None) or "Options", parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(title, []).append(record)
+        sections["Options"] = sections.pop("Options", [])  # --help comes last
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+class CommandGroup(TyperGroup):
+    """Lists its commands in the order in which they were added."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)

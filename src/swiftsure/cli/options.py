@@ -1,0 +1,94 @@
+"""Options that several commands share. Values are checked where they are used, by the engine, which states rule and value."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from swiftsure.cli.framework import option
+from swiftsure.errors import UsageError
+
+DEFAULT_MODEL = "smollm2-135m-instruct"
+
+MODEL = "Model and mode"
+MACHINE = "Machine and memory"
+OUTPUT = "Output"
+
+ModelArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        show_default=False,
+        help=f"A name of the catalogue, a .gguf file, or hf:ORG/NAME[@REVISION][/FILE]. Default: {DEFAULT_MODEL}.",
+    ),
+]
+ModelOption = Annotated[str | None, option("--model", "-m", metavar="MODEL", section=MODEL, help="The same as the argument.")]
+ModeOption = Annotated[
+    str | None,
+    option(
+        "--mode",
+        metavar="MODE",
+        section=MODEL,
+        help="default (the model as released), exact (the bits of default, sooner), fast or big. Default: SWIFTSURE_MODE, else default.",
+    ),
+]
+WithoutOption = Annotated[
+    list[str] | None,
+    option(
+        "--without",
+        metavar="LEVER",
+        section=MODEL,
+        help="Switch a lever of the mode off; a,b or repeated. Levers of exact: speculation, prefix_cache, batching, chunked_prefill.",
+    ),
+]
+OfflineOption = Annotated[bool, option("--offline", section=MODEL, help="Use what is cached; never reach for the network.")]
+ThreadsOption = Annotated[
+    int | None, option("--threads", metavar="N", section=MACHINE, help="Compute threads. Default: the physical cores this process may use.")
+]
+ContextOption = Annotated[
+    int | None,
+    option("--context", metavar="TOKENS", section=MACHINE, help="Longest sequence, prompt and answer together. Default: as much as fits."),
+]
+KvMemoryOption = Annotated[
+    str | None,
+    option(
+        "--kv-memory", metavar="SIZE", section=MACHINE, help="Most memory for keys and values: 512MB, 2GiB or bytes. Default: what fits."
+    ),
+]
+IsaOption = Annotated[
+    str | None,
+    option(
+        "--isa",
+        metavar="NAME",
+        section=MACHINE,
+        help="portable, avx2, avx512 or avx512_vnni; the bits are the same with each. Default: SWIFTSURE_ISA, else the best.",
+    ),
+]
+JsonFlag = Annotated[bool, option("--json", section=OUTPUT, help="Print JSON instead of text.")]
+
+
+def chosen_model(argument: str | None, named: str | None) -> str:
+    """The model named by the argument or by ``--model``; the embedded default when neither is given."""
+    if argument and named and argument != named:
+        raise UsageError(f"one model at a time: the argument says {argument!r}, --model says {named!r}")
+    return argument or named or DEFAULT_MODEL
+
+
+def split_names(values: list[str] | None) -> tuple[str, ...]:
+    """``["a,b", "c"]`` -> ``("a", "b", "c")``."""
+    return tuple(name.strip() for value in values or () for name in value.split(",") if name.strip())
+
+
+def logit_bias_from(values: list[str] | None) -> dict[int, float]:
+    """``["42=-3.5"]`` -> ``{42: -3.5}``."""
+    biases: dict[int, float] = {}
+    for value in values or ():
+        token, separator, bias = value.partition("=")
+        try:
+            if not separator:
+                raise ValueError
+            biases[int(token)] = float(bias)
+        except ValueError:
+            raise UsageError(f"--logit-bias takes TOKEN_ID=BIAS such as 42=-3.5, got {value!r}") from None
+    return biases

@@ -1,0 +1,106 @@
+"""One run in one mode: load, ACTIVE, the work, LEVER and EXIT lines, and the way out when something fails."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from swiftsure.cli.console import ProgressBar, note
+from swiftsure.errors import ContractError, NotActiveError, UnprovedError
+
+if TYPE_CHECKING:
+    from swiftsure import LLM
+    from swiftsure.engine.activation import Status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """The arguments of :func:`swiftsure.load`."""
+
+    model: str
+    mode: str | None
+    threads: int | None
+    context: int | None
+    kv_memory: str | None
+    isa: str | None
+    without: tuple[str, ...]
+    offline: bool
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a work has done so far: the ``items=done/total`` of the EXIT line."""
+
+    done: int = 0
+    total: int = 0
+
+
+Work = Callable[["LLM", Tally], None]
+
+
+def load(request: LoadRequest) -> LLM:
+    """Loads the model, with a progress bar when that takes long."""
+    import swiftsure
+
+    with ProgressBar() as progress:
+        return swiftsure.load(
+            request.model,
+            mode=request.mode,
+            threads=request.threads,
+            context=request.context,
+            kv_memory=request.kv_memory,
+            isa=request.isa,
+            without=request.without,
+            offline=request.offline,
+            progress=progress.phase("fetching"),
+        )
+
+
+def run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fallback: bool) -> int:
+    """Runs ``work`` on the loaded model and returns the exit code.
+
+    With ``fall_back`` a mode that cannot engage, stays unproved or breaks its contract is followed, openly, by a run in ``default``;
+    that still ends with 3 unless ``allow_fallback``.
+    """
+    from swiftsure.engine.activation import resolve_mode
+
+    mode = resolve_mode(request.mode)
+    try:
+        return _attempt(request, work, mode)
+    except (NotActiveError, UnprovedError, ContractError) as error:
+        if not fall_back or mode == "default":
+            if isinstance(error, NotActiveError):  # said already, as a NOT ACTIVE line
+                return error.exit_code
+            raise
+        note(f"FALLBACK from={mode} to=default reason={'_'.join(str(error).split())}")
+    os.environ.pop("SWIFTSURE_MODE", None)  # the mode that failed; the fallback is openly another one
+    code = _attempt(replace(request, mode="default", without=()), work, "default")
+    return code if code or allow_fallback else NotActiveError.exit_code
+
+
+def _attempt(request: LoadRequest, work: Work, mode: str) -> int:
+    from swiftsure.engine.activation import not_active_line
+
+    try:
+        llm = load(request)
+    except NotActiveError as error:
+        note(not_active_line(mode, str(error)))
+        raise
+    with llm:
+        note(llm.activation.active_line())
+        started, tally = time.perf_counter(), Tally()
+        status: Status = "failed"
+        try:
+            work(llm, tally)
+            status = llm.activation.status
+        finally:
+            activation = llm.activation
+            for line in activation.lever_lines():
+                note(line)
+            note(activation.exit_line(status, tally.done, tally.total, time.perf_counter() - started))
+        if activation.unproved:
+            raise UnprovedError("; ".join(activation.unproved))
+    return 0

@@ -1,0 +1,195 @@
+"""``swiftsure run``: answers, the ACTIVE grammar, refusals and interrupts."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from cli_runner import Run, start
+
+VALUE = r"[^\s=]\S*"
+ACTIVE = re.compile(
+    rf"ACTIVE mode=(default|exact) model={VALUE} weights=sha256:[0-9a-f]{{64}} numerics=cpu1 "
+    rf"isa=(portable|avx2|avx512|avx512_vnni) threads=[1-9]\d* levers=(none|[a-z_]+(,[a-z_]+)*)( levers_off=[a-z_]+(,[a-z_]+)*)?"
+)
+LEVER = re.compile(r"LEVER name=[a-z_]+ state=(on|off|idle)( [a-z_]+=\d+)*")
+EXIT = re.compile(r"EXIT mode=(default|exact) status=(ok|unproved|failed) items=\d+/\d+ wall_s=\d+\.\d+")
+NOT_ACTIVE = re.compile(rf"NOT ACTIVE mode={VALUE} reason={VALUE}")
+
+PROMPT = "the cat sat on the mat and the cat sat on the"
+
+
+def answer(swiftsure: Run, model: Path, *arguments: str) -> str:
+    result = swiftsure("run", model, "-p", PROMPT, "--max-tokens", "24", *arguments)
+    assert result.code == 0, result.err
+    return result.out
+
+
+def test_a_run_states_what_is_active_and_how_it_ended(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--raw", "--mode", "exact", "--max-tokens", "32")
+    assert result.code == 0
+    first, *levers, last = result.err.splitlines()
+    assert ACTIVE.fullmatch(first), first
+    assert ACTIVE.fullmatch(first)[1] == "exact"
+    assert [line.split()[1] for line in levers] == ["name=" + name for name in re.search(r" levers=(\S+)", first)[1].split(",")]
+    assert all(LEVER.fullmatch(line) for line in levers)
+    assert EXIT.fullmatch(last), last
+    assert "status=ok items=1/1" in last
+
+
+def test_a_lever_that_is_switched_off_says_so(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "exact", "--without", "speculation", "--max-tokens", "4")
+    assert result.code == 0
+    assert "levers_off=speculation" in result.line("ACTIVE ")
+    assert "state=off" in result.line("LEVER name=speculation")
+
+
+def test_the_streamed_text_is_the_text_of_json_in_either_mode(swiftsure: Run, tiny: Path) -> None:
+    sampled = ("--raw", "--temperature", "0.9", "--seed", "3")
+    text = json.loads(answer(swiftsure, tiny, "--json", *sampled))["text"]
+    assert len(set(text)) > 2
+    for mode in ("default", "exact"):
+        assert answer(swiftsure, tiny, "--mode", mode, *sampled) == text + ("" if text.endswith("\n") else "\n")
+
+
+def test_json_holds_tokens_timing_seed_and_log_probabilities(swiftsure: Run, tiny: Path) -> None:
+    result = json.loads(answer(swiftsure, tiny, "--json", "--logprobs", "2", "--temperature", "0.5"))
+    assert len(result["token_ids"]) == len(result["logprobs"]) == result["timing"]["output_tokens"]
+    assert all(entry["logprob"] <= 0 and len(entry["top"]) == 2 for entry in result["logprobs"])
+    assert isinstance(result["sampling"]["seed"], int)
+    assert result["finish_reason"] in ("stop", "length")
+
+
+def test_the_prompt_may_come_from_a_file_or_from_standard_input(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_text(PROMPT + "\n")
+    from_file = swiftsure("run", tiny, "--prompt-file", tmp_path / "prompt.txt", "--max-tokens", "24").out
+    with (tmp_path / "prompt.txt").open("rb") as stdin:
+        from_stdin = start("run", tiny, "--max-tokens", "24", stdin=stdin).communicate(timeout=60)[0].decode()
+    assert from_file == from_stdin == answer(swiftsure, tiny)
+
+
+def test_stats_say_tokens_per_second_and_the_fraction_of_the_memory_wall(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--max-tokens", "16", "--logit-bias", "2=-100", "--stats")
+    figures = dict(part.split("=") for part in result.line("STATS ").split()[1:])
+    assert figures["output_tokens"] == "16"
+    assert float(figures["decode_tokens_per_s"]) > 0
+    assert float(figures["weights_gb_per_s"]) / float(figures["read_gb_per_s"]) == pytest.approx(float(figures["wall_fraction"]), abs=0.03)
+
+
+def test_the_run_record_holds_pins_machine_levers_and_phases(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "records" / "run.json"
+    assert swiftsure("run", tiny, "-p", PROMPT, "--mode", "exact", "--max-tokens", "8", "--record", path).code == 0
+    record = json.loads(path.read_text())
+    assert (record["command"], record["mode"], record["status"], record["numerics"]) == ("run", "exact", "ok", "cpu1")
+    assert re.fullmatch("[0-9a-f]{64}", record["pins"]["model"]["sha256"])
+    assert record["machine"]["cpu_model"]
+    assert "speculation" in record["levers"]
+    assert record["phases_s"]["decode"] > 0
+    assert record["results"]["finish_reason"] in ("stop", "length")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--temperature", "nan"], "temperature must be"),
+        (["--temperature", "-1"], "temperature must be"),
+        (["--top-k", "-3"], "top_k must be at least 0, got -3"),
+        (["--top-p", "0"], "top_p must be"),
+        (["--max-tokens", "0"], "max_tokens must be at least 1, got 0"),
+        (["--logit-bias", "999999=1"], "got 999999"),
+        (["--logit-bias", "a=1"], "--logit-bias takes TOKEN_ID=BIAS such as 42=-3.5, got 'a=1'"),
+        (["--logprobs", "2"], "--logprobs needs --json"),
+        (["--mode", "turbo"], "unknown mode 'turbo'"),
+        (["--without", "luck", "--mode", "exact"], "has no lever 'luck'"),
+        (["--isa", "mmx"], "mmx"),
+        (["--threads", "0"], "threads"),
+        (["--kv-memory", "lots"], "got 'lots'"),
+        (["--context", "641"], "context must be at most the model's 640, got 641"),
+        (["--prompt-file", "nowhere.txt"], "one prompt at a time"),
+        (["--raw", "--system", "be brief"], "takes no --system"),
+        (["--chat"], "--chat reads its prompts from the terminal and takes no --prompt"),
+        (["--on-fail", "exact"], "--on-fail takes default, got 'exact'"),
+        (["--allow-fallback"], "--allow-fallback needs --on-fail default"),
+    ],
+)
+def test_a_value_that_breaks_a_rule_is_refused_with_the_rule_and_the_value(
+    swiftsure: Run, tiny: Path, arguments: list[str], message: str
+) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, *arguments)
+    assert result.code == 2
+    assert message in result.line("error: ")
+    assert result.out == ""
+
+
+def test_a_prompt_longer_than_the_context_is_refused_not_cut(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "--context", "32", "-p", PROMPT * 20)
+    assert result.code == 2
+    assert re.search(r"\b32\b", result.line("error: "))
+    assert result.out == ""
+
+
+def test_an_empty_prompt_is_refused(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "-p", "")
+    assert (result.code, result.line("error: ")) == (2, "error: the prompt is empty")
+
+
+def test_a_prompt_that_is_not_utf8_is_refused(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    result = swiftsure("run", tiny, "--prompt-file", tmp_path / "latin.txt")
+    assert result.code == 2
+    assert "not UTF-8 (byte 3)" in result.line("error: ")
+
+
+def test_the_mode_may_be_named_by_the_environment_but_not_twice(swiftsure: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWIFTSURE_MODE", "exact")
+    assert "mode=exact" in swiftsure("run", tiny, "-p", PROMPT, "--max-tokens", "2").line("ACTIVE ")
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "default")
+    assert result.code == 2
+    assert "SWIFTSURE_MODE" in result.line("error: ")
+
+
+@pytest.mark.parametrize("mode", ["fast", "big"])
+def test_a_mode_that_cannot_engage_is_not_active_and_nothing_runs(swiftsure: Run, tiny: Path, mode: str) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", mode)
+    assert result.code == 3
+    assert NOT_ACTIVE.fullmatch(result.line("NOT ACTIVE "))
+    assert result.out == ""
+
+
+@pytest.mark.parametrize(("allowed", "code"), [([], 3), (["--allow-fallback"], 0)])
+def test_a_fallback_is_open_and_still_exits_three_unless_allowed(swiftsure: Run, tiny: Path, allowed: list[str], code: int) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "fast", "--on-fail", "default", "--max-tokens", "4", *allowed)
+    assert result.code == code
+    kinds = [line.split(" mode=")[0].split(" from=")[0] for line in result.err.splitlines()]
+    assert kinds == ["NOT ACTIVE", "FALLBACK", "ACTIVE", "EXIT"]
+    assert re.fullmatch(rf"FALLBACK from=fast to=default reason={VALUE}", result.line("FALLBACK "))
+    assert result.out
+
+
+def test_ctrl_c_in_the_middle_ends_with_a_clear_line_and_exit_code_one(endless: Path) -> None:
+    process = start("run", endless, "-p", PROMPT, "--raw", "--logit-bias", "2=-100", "--max-tokens", "90000")
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    lines = errors.decode().splitlines()
+    assert process.returncode == 1
+    assert lines[-1] == "error: interrupted"
+    assert "status=failed items=0/1" in lines[-2]
+    assert "Traceback" not in errors.decode()
+
+
+def test_a_reader_that_goes_away_is_no_drama(endless: Path) -> None:
+    process = start("run", endless, "-p", PROMPT, "--raw", "--logit-bias", "2=-100", "--max-tokens", "90000")
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 1
+    assert process.stderr is not None
+    errors = process.stderr.read().decode()
+    process.stderr.close()
+    assert "Traceback" not in errors
+    assert "status=failed" in errors
