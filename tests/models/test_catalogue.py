@@ -267,13 +267,18 @@ class TestPaths:
     def test_missing_path_is_named(self, tmp_path: Path) -> None:
         with pytest.raises(ModelNotFoundError, match=r"absent\.gguf: no such file"):
             resolve(tmp_path / "absent.gguf")
+        with pytest.raises(ModelNotFoundError, match=r"absent\.gguf: no such file"):
+            resolve("absent.gguf")
 
 
 def test_unknown_name_lists_the_catalogue_and_the_closest(entry: Entry) -> None:
     with pytest.raises(ModelNotFoundError, match="no model is called 'tinny'; did you mean 'tiny'\\? known: tiny; or give a path"):
         resolve("tinny")
-    with pytest.raises(ModelNotFoundError, match="no model is called 'gpt-5'; known: tiny"):
-        resolve("gpt-5")
+    for name in ("gpt-5", "llama-3.2", "x" * 5000, "\0"):
+        with pytest.raises(ModelNotFoundError, match=r"no model is called '.*'; known: tiny"):
+            resolve(name)
+    with pytest.raises(UsageError, match="must not be empty"):
+        resolve("")
 
 
 def test_real_catalogue_is_complete() -> None:

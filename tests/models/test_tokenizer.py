@@ -251,6 +251,9 @@ def test_end_tokens_are_those_the_file_names_and_those_known_by_name(from_edited
 def test_start_token_leads_a_prompt_only_where_the_file_asks(from_edited: Callable[..., Tokenizer]) -> None:
     assert from_edited(keys={"tokenizer.ggml.add_bos_token": True}).prefix_ids == (1,)
     assert from_edited(keys={"tokenizer.ggml.add_bos_token": False}).prefix_ids == ()
+    assert from_edited(drop_keys=["tokenizer.ggml.add_bos_token"]).prefix_ids == ()
+    silent = from_edited(keys={"tokenizer.ggml.pre": "llama-bpe"}, drop_keys=["tokenizer.ggml.add_bos_token"])
+    assert silent.prefix_ids == (1,)
 
 
 @pytest.mark.parametrize(

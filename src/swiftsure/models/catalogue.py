@@ -19,6 +19,9 @@ DEFAULT_MODEL = "smollm2-135m-instruct"
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<file>.+))?")
 
 
+_FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A model of the catalogue: where its file is published, and the pin."""
@@ -62,8 +65,10 @@ def resolve(name: str | Path, *, offline: bool = False, progress: Progress | Non
             return _resolve_entry(CATALOGUE[name], offline, progress)
         if name.startswith("hf:"):
             return _resolve_hub(name, offline, progress)
+        if not name:
+            raise UsageError("a model's name must not be empty")
     path = Path(name).expanduser()
-    if isinstance(name, Path) or path.exists() or os.sep in name or path.suffix:
+    if isinstance(name, Path) or os.sep in name or path.suffix.lower() in _FILE_SUFFIXES or _exists(path):
         return _resolve_path(path, progress)
     close = difflib.get_close_matches(str(name).lower(), CATALOGUE, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
@@ -147,7 +152,16 @@ def _wrong_bytes(entry: Entry, sha256: str) -> DigestError:
     )
 
 
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # no name that a file could have
+        return False
+
+
 def _resolve_path(path: Path, progress: Progress | None) -> ModelFiles:
+    if not _exists(path):
+        raise ModelNotFoundError(f"{path}: no such file")
     if path.is_dir():
         inside = sorted(path.glob("*.gguf"))
         if len(inside) != 1:
@@ -155,7 +169,7 @@ def _resolve_path(path: Path, progress: Progress | None) -> ModelFiles:
             raise ModelNotFoundError(f"{path}: a model folder must hold exactly one .gguf file; found {names}")
         path = inside[0]
     if not path.is_file():
-        raise ModelNotFoundError(f"{path}: no such file")
+        raise ModelNotFoundError(f"{path}: not a file")
     # Named by the file alone, as ACTIVE lines hold no blanks.
     name = re.sub(r"\s+", "_", path.stem)
     return ModelFiles(name=name, path=path.absolute(), sha256=cache.digest_of(path.absolute(), progress), source="path")

@@ -130,19 +130,18 @@ class _Child:
 
     def __init__(self) -> None:
         # -S and -I keep the child from site files and the environment; it gets our import path instead.
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", template_worker.__file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        command = [sys.executable, "-I", "-S", template_worker.__file__]
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        except OSError as error:
+            raise RenderError(f"its process cannot be started: {error}") from None
         self.stop = weakref.finalize(self, _stop, self._process)
         self._ready = False
 
     def render(self, source: str, context: dict[str, Any], limit_s: float) -> str:
         """Raises RenderError for what the template says, _ChildLostError when the child must be given up."""
         if not self._ready:
-            self._send(sys.path)
+            self._send([folder for folder in sys.path if folder])  # "" would let files of the current folder in
             if self._receive(_START_LIMIT_S, f"its process did not start within {_START_LIMIT_S:g} s") != b"ready":
                 raise _ChildLostError("its process did not start")
             self._ready = True

@@ -78,17 +78,18 @@ class Tokenizer:
         control = [i for i, kind_id in enumerate(types) if kind_id == _CONTROL]
         named = {name: _optional_id(meta, name) for name in ("bos", "eos", "eot", "eom")}
         end_ids = {named[name] for name in ("eot", "eom")} | {i for i in control if tokens[i] in _END_NAMES}
+        pre = meta.text("tokenizer.ggml.pre", "default")
         return cls(
             tokens,
             # GGUF writers leave an empty array out, so no merges are no fault.
             meta.strings("tokenizer.ggml.merges").tolist() if "tokenizer.ggml.merges" in meta else [],
-            pre=meta.text("tokenizer.ggml.pre", "default"),
+            pre=pre,
             control_ids=control,
             user_defined_ids=[i for i, kind_id in enumerate(types) if kind_id == _USER_DEFINED],
             bos_id=named["bos"],
             eos_id=named["eos"],
             end_ids=[i for i in end_ids if i is not None],
-            add_bos=named["bos"] is not None and meta.boolean("tokenizer.ggml.add_bos_token", False),
+            add_bos=named["bos"] is not None and meta.boolean("tokenizer.ggml.add_bos_token", pre in _STARTS_WITH_BOS),
         )
 
     @property
@@ -266,6 +267,7 @@ def _qwen2() -> tuple[PreTokenizer, Normalizer | None]:
 
 
 _WHOLE_WORDS_FIRST = frozenset(("llama-bpe",))  # a word that is a token is taken whole, whatever the merges say
+_STARTS_WITH_BOS = frozenset(("llama-bpe",))  # where a file that does not say means yes
 _PRE_TOKENIZERS: dict[str, Callable[[], tuple[PreTokenizer, Normalizer | None]]] = {
     "default": _gpt2,
     "gpt-2": _gpt2,
