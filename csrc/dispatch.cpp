@@ -3,15 +3,23 @@
 namespace swiftsure {
 
 #ifdef SWIFTSURE_HAS_avx512_vnni
-namespace avx512_vnni { const KernelTable& kernel_table(); }
+namespace avx512_vnni {
+const KernelTable& kernel_table();
+}
 #endif
 #ifdef SWIFTSURE_HAS_avx512
-namespace avx512 { const KernelTable& kernel_table(); }
+namespace avx512 {
+const KernelTable& kernel_table();
+}
 #endif
 #ifdef SWIFTSURE_HAS_avx2
-namespace avx2 { const KernelTable& kernel_table(); }
+namespace avx2 {
+const KernelTable& kernel_table();
+}
 #endif
-namespace portable { const KernelTable& kernel_table(); }
+namespace portable {
+const KernelTable& kernel_table();
+}
 
 const std::vector<std::string>& supported_isas() {
     // __builtin_cpu_supports checks CPUID and, through XGETBV, that the system saves the registers.

@@ -137,8 +137,7 @@ void Program::rmsnorm(std::string_view x, std::vector<float> weight, std::string
     append(Norm{i, static_cast<int>(norm_weights_.size()) - 1, writing(out), eps}, 0);
 }
 
-void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta,
-                   RopeStyle style) {
+void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style) {
     not_after_select("rope");
     const int i = reading(x);
     require_at_least("heads", heads, 1);
@@ -187,7 +186,8 @@ void Program::attention(std::string_view x, int64_t q_offset, std::string_view o
     different(i, o, "attention");
     layer_exists(layer);
     if (heads < 1 || heads % kv_.kv_heads() != 0)
-        refuse("heads must be a multiple of the cache's " + std::to_string(kv_.kv_heads()) + " key-value heads, got " + std::to_string(heads));
+        refuse("heads must be a multiple of the cache's " + std::to_string(kv_.kv_heads()) + " key-value heads, got " +
+               std::to_string(heads));
     columns_fit(i, q_offset, heads * kv_.head_dim(), "attention");
     if (buffers_[static_cast<size_t>(o)].width != heads * kv_.head_dim())
         refuse("attention writes heads * head_dim = " + std::to_string(heads * kv_.head_dim()) + " columns, but '" + std::string(out) +
@@ -205,7 +205,8 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
     int64_t columns = 0, strips = 0;
     bool quantized = false;
     for (const PackedMatrix& w : weights) {
-        if (w.k != k) refuse("matmul of '" + std::string(x) + "' with " + std::to_string(k) + " columns by a weight with " + std::to_string(w.k));
+        if (w.k != k)
+            refuse("matmul of '" + std::string(x) + "' with " + std::to_string(k) + " columns by a weight with " + std::to_string(w.k));
         stage.parts.push_back({w, columns});
         columns += w.n;
         strips += w.strips;
@@ -218,7 +219,8 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
     int64_t left = strips;
     for (size_t p = 0; p < stage.parts.size(); ++p) {
         for (int64_t s = 0; s < stage.parts[p].weight.strips;) {
-            const int64_t share = std::clamp(left / (2 * threads_), std::min(kStripsPerChunk, ceil_div(strips, threads_)), kMaxStripsPerChunk);
+            const int64_t share =
+                std::clamp(left / (2 * threads_), std::min(kStripsPerChunk, ceil_div(strips, threads_)), kMaxStripsPerChunk);
             const int64_t end = std::min(s + share, stage.parts[p].weight.strips);
             stage.chunks.push_back({static_cast<int>(p), s, end});
             left -= end - s;

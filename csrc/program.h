@@ -63,29 +63,59 @@ class Program {
     struct Buffer {
         std::string name;
         int64_t width = 0;
-        int64_t rows = 0;     // capacity; 0 until an operation uses it
-        int64_t version = 0;  // counts writes while building
+        int64_t rows = 0;       // capacity; 0 until an operation uses it
+        int64_t version = 0;    // counts writes while building
         bool selected = false;  // written after select_rows: its rows are those whose logits are wanted
         Pages memory;
         float* row(int64_t r) const { return reinterpret_cast<float*>(memory.data()) + r * width; }
     };
 
     // Operations within a row. Buffers are indices.
-    struct Embed { PackedMatrix weight; int out; };
-    struct Norm { int x; int weight; int out; float eps; };
-    struct Rope { int x; int64_t offset, heads, head_dim; int table; RopeStyle style; };
-    struct StoreKV { int x; int64_t k_offset, v_offset, layer; };
-    struct SiluMul { int x; int out; };
-    struct Select { int x; int out; };
-    struct Quantize { int x; };
+    struct Embed {
+        PackedMatrix weight;
+        int out;
+    };
+    struct Norm {
+        int x;
+        int weight;
+        int out;
+        float eps;
+    };
+    struct Rope {
+        int x;
+        int64_t offset, heads, head_dim;
+        int table;
+        RopeStyle style;
+    };
+    struct StoreKV {
+        int x;
+        int64_t k_offset, v_offset, layer;
+    };
+    struct SiluMul {
+        int x;
+        int out;
+    };
+    struct Select {
+        int x;
+        int out;
+    };
+    struct Quantize {
+        int x;
+    };
     using RowOp = std::variant<Embed, Norm, Rope, StoreKV, SiluMul, Select, Quantize>;
 
     struct RowStage {
         std::vector<RowOp> ops;
         int64_t columns = 0;  // > 0: every operation is elementwise in groups of 32 over this width, so columns may be split too
     };
-    struct Part { PackedMatrix weight; int64_t column; };
-    struct StripRange { int part; int64_t begin, end; };
+    struct Part {
+        PackedMatrix weight;
+        int64_t column;
+    };
+    struct StripRange {
+        int part;
+        int64_t begin, end;
+    };
     struct MatmulStage {
         int x, out;
         bool accumulate;
@@ -100,14 +130,18 @@ class Program {
         float scale;
         bool quantize;  // the finished heads of a group are quantized at once
     };
-    struct MergeStage { int attention; };  // index of its stage
+    struct MergeStage {
+        int attention;
+    };  // index of its stage
     struct Stage {
         std::variant<RowStage, MatmulStage, AttentionStage, MergeStage> work;
         bool selected;  // runs on the rows whose logits are wanted
     };
 
     // Memory of one thread, for one key-value head's group of queries.
-    struct Scratch { float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc; };
+    struct Scratch {
+        float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc;
+    };
 
     // --- building
     int find(std::string_view name) const;
@@ -126,7 +160,9 @@ class Program {
     void validate(const Step& step) const;
     void plan(const Step& step);
     int64_t chunks_of(const Stage& stage) const;
-    struct RowSplit { int64_t rows, columns, pieces; };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
+    struct RowSplit {
+        int64_t rows, columns, pieces;
+    };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
     RowSplit row_split(const RowStage& stage, int64_t rows) const;
     float* partial(int64_t span, int64_t head) const;
     static void run_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
@@ -153,9 +189,9 @@ class Program {
     std::vector<Stage> stages_;
     bool selected_ = false;
     int last_out_ = -1;
-    int64_t vocab_ = 0;              // smallest number of rows of the embeddings
-    int64_t max_heads_ = 0;          // query heads of an attention
-    int quantized_ = -1;             // whose contents the activation rows hold at this point of the building
+    int64_t vocab_ = 0;      // smallest number of rows of the embeddings
+    int64_t max_heads_ = 0;  // query heads of an attention
+    int quantized_ = -1;     // whose contents the activation rows hold at this point of the building
     int64_t quantized_version_ = 0;
     int64_t activation_groups_ = 0;  // groups of all rows of the largest quantized buffer
 

@@ -37,8 +37,8 @@ void Program::validate(const Step& step) const {
         if (sequence < 0 || sequence >= step.sequence_count)
             refuse(at_row("sequence", r, sequence) + ", but there are " + std::to_string(step.sequence_count) + " block tables");
         if (position < 0 || position / kv_.block_size() >= step.table_width)
-            refuse(at_row("position", r, position) + ", but a block table holds " +
-                   std::to_string(step.table_width * kv_.block_size()) + " positions");
+            refuse(at_row("position", r, position) + ", but a block table holds " + std::to_string(step.table_width * kv_.block_size()) +
+                   " positions");
         if (r > 0 && sequence == step.sequences[r - 1] && position != step.positions[r - 1] + 1)
             refuse(at_row("position", r, position) + " after " + std::to_string(step.positions[r - 1]) +
                    "; rows of a sequence have consecutive positions");
@@ -176,9 +176,9 @@ void Program::store_row(const StoreKV& op, int64_t row) const {
 void Program::quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const {
     const Buffer& b = buffers_[static_cast<size_t>(x)];
     const int64_t group = row * (b.width / kGroup) + column / kGroup;
-    kernels_.quantize_row(b.row(row) + column, columns,
-                          {payload_ + group * kGroupPayloadBytes, activation_scale_ + group, activation_scaled_sum_ + group,
-                           activation_sum_ + group});
+    kernels_.quantize_row(
+        b.row(row) + column, columns,
+        {payload_ + group * kGroupPayloadBytes, activation_scale_ + group, activation_scaled_sum_ + group, activation_sum_ + group});
 }
 
 // --- matmul ------------------------------------------------------------------------------------------------------------------

@@ -46,7 +46,9 @@ void await(Ready ready, std::atomic<int32_t>& sleepers, std::mutex& mutex, std::
 
 void wake(std::atomic<int32_t>& sleepers, std::mutex& mutex, std::condition_variable& changed) {
     if (sleepers.load() == 0) return;
-    { std::lock_guard<std::mutex> lock(mutex); }  // a sleeper is either before its last look or in wait()
+    {
+        std::lock_guard<std::mutex> lock(mutex);
+    }  // a sleeper is either before its last look or in wait()
     changed.notify_all();
 }
 

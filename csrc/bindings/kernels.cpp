@@ -54,7 +54,8 @@ OutArray<float> add(const std::string& isa, Vector a, Vector b) {
 OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t rotary_dim, double theta, const std::string& style) {
     const KernelTable& kernels = kernels_of(isa);
     if (rotary_dim < 2 || rotary_dim % 2 != 0 || rotary_dim > static_cast<int64_t>(x.size()))
-        throw std::invalid_argument("rotary_dim must be even and in [2, " + std::to_string(x.size()) + "], got " + std::to_string(rotary_dim));
+        throw std::invalid_argument("rotary_dim must be even and in [2, " + std::to_string(x.size()) + "], got " +
+                                    std::to_string(rotary_dim));
     if (position < 0 || position >= int64_t{1} << 24)
         throw std::invalid_argument("position must be in [0, 2^24), got " + std::to_string(position));
     if (style != "interleaved" && style != "halves")
@@ -71,7 +72,8 @@ OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t
 // One row of queries over `length` keys of one key-value head, through blocks as in the cache.
 OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix values, int64_t block_size) {
     const KernelTable& kernels = kernels_of(isa);
-    const int64_t heads = static_cast<int64_t>(q.shape(0)), dim = static_cast<int64_t>(q.shape(1)), length = static_cast<int64_t>(keys.shape(0));
+    const int64_t heads = static_cast<int64_t>(q.shape(0)), dim = static_cast<int64_t>(q.shape(1)),
+                  length = static_cast<int64_t>(keys.shape(0));
     same_size(keys.shape(0), values.shape(0), "there must be a value per key");
     same_size(q.shape(1), keys.shape(1), "queries and keys must have one head_dim");
     same_size(q.shape(1), values.shape(1), "queries and values must have one head_dim");

@@ -1,4 +1,6 @@
 // The key-value cache and static programs.
+#include "program.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -11,7 +13,6 @@
 #include "bindings/bindings.h"
 #include "kv_cache.h"
 #include "packed_weights.h"
-#include "program.h"
 
 namespace nb = nanobind;
 
@@ -36,7 +37,8 @@ class BoundProgram {
     std::vector<nb::object> borrowed_;
 };
 
-void matmul(BoundProgram& self, const std::string& x, nb::typed<nb::sequence, PackedWeights> weights, const std::string& out, bool accumulate) {
+void matmul(BoundProgram& self, const std::string& x, nb::typed<nb::sequence, PackedWeights> weights, const std::string& out,
+            bool accumulate) {
     std::vector<PackedMatrix> matrices;
     for (nb::handle weight : weights) matrices.push_back(self.borrow(weight));
     self.program.matmul(x, matrices, out, accumulate);
@@ -105,26 +107,32 @@ void register_program(nb::module_& m) {
     nb::class_<BoundProgram>(m, "Program", "A static program: one method per operation of a schedule, then one run per step.")
         .def(nb::init<const std::string&, int64_t, int64_t, int64_t, const KVCache&>(), nb::arg("isa"), nb::arg("threads"),
              nb::arg("max_rows"), nb::arg("max_logit_rows"), nb::arg("kv"), nb::keep_alive<1, 6>())
-        .def("buffer", [](BoundProgram& s, const std::string& name, int64_t width) { s.program.buffer(name, width); }, nb::arg("name"),
-             nb::arg("width"))
-        .def("embed", [](BoundProgram& s, const PackedWeights& weight, const std::string& out) { s.program.embed(weight.matrix, out); },
-             nb::arg("weight"), nb::arg("out"), nb::keep_alive<1, 2>())
+        .def(
+            "buffer", [](BoundProgram& s, const std::string& name, int64_t width) { s.program.buffer(name, width); }, nb::arg("name"),
+            nb::arg("width"))
+        .def(
+            "embed", [](BoundProgram& s, const PackedWeights& weight, const std::string& out) { s.program.embed(weight.matrix, out); },
+            nb::arg("weight"), nb::arg("out"), nb::keep_alive<1, 2>())
         .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"))
         .def("matmul", &matmul, nb::arg("x"), nb::arg("weights"), nb::arg("out"), nb::arg("accumulate"))
         .def("rope", &rope, nb::arg("x"), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"), nb::arg("rotary_dim"), nb::arg("theta"),
              nb::arg("style"))
-        .def("store_kv",
-             [](BoundProgram& s, const std::string& x, int64_t k, int64_t v, int64_t layer) { s.program.store_kv(x, k, v, layer); },
-             nb::arg("x"), nb::arg("k_offset"), nb::arg("v_offset"), nb::arg("layer"))
-        .def("attention",
-             [](BoundProgram& s, const std::string& x, int64_t q_offset, const std::string& out, int64_t layer, int64_t heads, float scale) {
-                 s.program.attention(x, q_offset, out, layer, heads, scale);
-             },
-             nb::arg("x"), nb::arg("q_offset"), nb::arg("out"), nb::arg("layer"), nb::arg("heads"), nb::arg("scale"))
-        .def("silu_mul", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.silu_mul(x, out); }, nb::arg("x"),
-             nb::arg("out"))
-        .def("select_rows", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.select_rows(x, out); },
-             nb::arg("x"), nb::arg("out"))
+        .def(
+            "store_kv",
+            [](BoundProgram& s, const std::string& x, int64_t k, int64_t v, int64_t layer) { s.program.store_kv(x, k, v, layer); },
+            nb::arg("x"), nb::arg("k_offset"), nb::arg("v_offset"), nb::arg("layer"))
+        .def(
+            "attention",
+            [](BoundProgram& s, const std::string& x, int64_t q_offset, const std::string& out, int64_t layer, int64_t heads, float scale) {
+                s.program.attention(x, q_offset, out, layer, heads, scale);
+            },
+            nb::arg("x"), nb::arg("q_offset"), nb::arg("out"), nb::arg("layer"), nb::arg("heads"), nb::arg("scale"))
+        .def(
+            "silu_mul", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.silu_mul(x, out); }, nb::arg("x"),
+            nb::arg("out"))
+        .def(
+            "select_rows", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.select_rows(x, out); },
+            nb::arg("x"), nb::arg("out"))
         .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(), nb::arg("sequences").noconvert(),
              nb::arg("block_tables").noconvert(), nb::arg("logit_rows").noconvert(),
              "Runs one step; returns (wanted, logits width), a view that the next run overwrites.")

@@ -168,8 +168,8 @@ void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlo
     }
 }
 
-void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
-                     int64_t heads, int64_t head_dim) {
+void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,
+                     int64_t head_dim) {
     for (int64_t h = 0; h < heads; ++h) {
         const float top = max[h] > span_max[h] ? max[h] : span_max[h];
         const f32x16 a = exp_of_difference(max[h], top), b = exp_of_difference(span_max[h], top);

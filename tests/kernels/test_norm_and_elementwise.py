@@ -83,5 +83,5 @@ def test_add_is_one_rounding(isa: str, seed: int, width: int) -> None:
 def test_operands_of_different_widths_are_refused_with_both_named() -> None:
     with pytest.raises(ValueError, match=r"one width: got 3 and 4"):
         _core.rmsnorm("portable", np.zeros(3, dtype=np.float32), np.zeros(4, dtype=np.float32), 1e-5)
-    with pytest.raises(ValueError, match="isa must be one of .*portable on this machine, got 'sse9'"):
+    with pytest.raises(ValueError, match=r"isa must be one of .*portable on this machine, got 'sse9'"):
         _core.add("sse9", np.zeros(1, dtype=np.float32), np.zeros(1, dtype=np.float32))

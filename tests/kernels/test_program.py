@@ -154,7 +154,10 @@ GOOD: dict[str, Any] = {
         ({"positions": ints(638, 639, 640)}, "position of row 2 is 640, but a block table holds 640 positions"),
         ({"positions": ints(-1, 0, 1)}, "position of row 0 is -1"),
         ({"sequences": ints(0, 0, 1)}, "sequence of row 2 is 1, but there are 1 block tables"),
-        ({"sequences": ints(0, 1, 0), "positions": ints(0, 0, 1), "block_tables": np.stack([table(0), table(20)])}, "its rows are not neighbours"),
+        (
+            {"sequences": ints(0, 1, 0), "positions": ints(0, 0, 1), "block_tables": np.stack([table(0), table(20)])},
+            "sequence of row 2 is 0, but its rows are not neighbours",
+        ),
         ({"block_tables": table(BLOCKS)[None]}, r"block 0 of sequence 0 is 40, not in \[0, 40\)"),
         ({"logit_rows": ints(2, 1)}, r"logit_rows must ascend within \[0, 3\), got 1 at 1"),
         ({"logit_rows": ints(3)}, "logit_rows must ascend"),

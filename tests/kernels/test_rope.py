@@ -8,9 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftsure.kernels import _core, reference, supported_isas
+from swiftsure.models.schedule import RopeStyle
 
 isas = pytest.mark.parametrize("isa", supported_isas())
-styles = pytest.mark.parametrize("style", ["interleaved", "halves"])
+STYLES: tuple[RopeStyle, ...] = ("interleaved", "halves")
+styles = pytest.mark.parametrize("style", STYLES)
 
 
 @isas
@@ -24,14 +26,12 @@ styles = pytest.mark.parametrize("style", ["interleaved", "halves"])
 )
 @settings(max_examples=25, deadline=None)
 def test_rotation_gives_portable_bits_close_to_the_twin(
-    isa: str, style: str, seed: int, pairs: int, beyond: int, position: int, theta: float
+    isa: str, style: RopeStyle, seed: int, pairs: int, beyond: int, position: int, theta: float
 ) -> None:
     x = np.random.default_rng(seed).standard_normal(2 * pairs + beyond).astype(np.float32)
     out = _core.rope(isa, x, position, 2 * pairs, theta, style)
     assert out.tobytes() == _core.rope("portable", x, position, 2 * pairs, theta, style).tobytes()
-    truth = reference.rope(
-        x.astype(np.float64)[None, None], [position], rotary_dim=2 * pairs, theta=theta, style="halves" if style == "halves" else "interleaved"
-    )[0, 0]
+    truth = reference.rope(x.astype(np.float64)[None, None], [position], rotary_dim=2 * pairs, theta=theta, style=style)[0, 0]
     np.testing.assert_allclose(out, truth, rtol=0, atol=3e-7 * float(np.abs(x).max()) + 1e-10)
     np.testing.assert_array_equal(out[2 * pairs :], x[2 * pairs :])
 

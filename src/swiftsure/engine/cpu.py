@@ -61,8 +61,8 @@ class CPUBackend(Backend):
         self._max_logit_rows = max_logit_rows
         started = time.perf_counter()
         try:
-            self._kv = kernels.KVCache(schedule.layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks)
-            program = kernels.Program(isa, threads, max_rows, max_logit_rows, self._kv)
+            kv = kernels.KVCache(schedule.layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks)
+            program = kernels.Program(isa, threads, max_rows, max_logit_rows, kv)
             weights = _Weights(schedule, tensors, progress)
             for name, width in schedule.buffers.items():
                 program.buffer(name, width)
@@ -70,8 +70,12 @@ class CPUBackend(Backend):
                 _append(program, op, weights)
         except MemoryError as error:
             raise CapacityError(f"not enough memory for the weights and a key-value cache of {kv_blocks} blocks") from error
+        except UsageError:
+            raise
         except ValueError as error:
-            raise error if isinstance(error, UsageError) else UsageError(str(error)) from error
+            raise UsageError(str(error)) from error
+        self._kv_blocks = kv.blocks
+        self._kv_bytes = kv.nbytes
         self._isa = isa
         self._program: kernels.Program | None = program
         self._weight_bytes = weights.nbytes
@@ -108,7 +112,7 @@ class CPUBackend(Backend):
 
     @property
     def kv_blocks(self) -> int:
-        return self._kv.blocks
+        return self._kv_blocks
 
     @property
     def weight_bytes(self) -> int:
@@ -118,7 +122,7 @@ class CPUBackend(Backend):
     @property
     def kv_bytes(self) -> int:
         """Bytes of the whole key-value cache, used or not."""
-        return self._kv.nbytes
+        return self._kv_bytes
 
     def run(self, batch: RowBatch) -> NDArray[np.float32]:
         try:
@@ -127,8 +131,7 @@ class CPUBackend(Backend):
             raise UsageError(str(error)) from error
 
     def close(self) -> None:
-        self._program = None
-        del self._kv
+        self._program = None  # and with it the cache, the weights and the threads
 
     def _running(self) -> kernels.Program:
         if self._program is None:

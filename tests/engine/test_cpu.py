@@ -1,0 +1,168 @@
+"""The CPU back end on small random models: close to the float64 twin, the same bits on every path, honest about what it holds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from swiftsure import kernels
+from swiftsure.engine.backend import RowBatch
+from swiftsure.engine.cpu import CPUBackend
+from swiftsure.engine.reference import ReferenceModel
+from swiftsure.errors import UnsupportedModelError, UsageError
+from swiftsure.kernels import reference
+from swiftsure.models.tensors import TensorInfo
+from tiny_models import MATRIX_TYPES, MemoryTensors, TinyModel, TinySpec
+
+# Attention of these random models is sharp and their activations have heavy tails: both magnify the rounding of keys and activations
+# several times over what trained models show (SmolLM2: 1e-4).
+TOLERANCE = 1e-3
+TOKENS = np.random.default_rng(5).integers(0, 300, 290).astype(np.int32)
+
+
+def backend(spec: TinySpec, isa: str = "portable", threads: int = 1, **options: int) -> CPUBackend:
+    model = TinyModel(spec)
+    return CPUBackend(model.schedule, model.source(), isa=isa, threads=threads, kv_blocks=24, **options)
+
+
+def feed(target: CPUBackend, tokens: NDArray[np.int32], rows: int) -> NDArray[np.float32]:
+    """Logits of all positions, in passes of ``rows`` rows."""
+    table = np.arange(target.kv_blocks, dtype=np.int32)[None]
+    out = []
+    for start in range(0, len(tokens), rows):
+        part = tokens[start : start + rows]
+        count = np.arange(len(part), dtype=np.int32)
+        batch = RowBatch(tokens=part, positions=start + count, sequences=np.zeros_like(count), block_tables=table, logit_rows=count)
+        out.append(target.run(batch).copy())
+    return np.concatenate(out)
+
+
+@pytest.mark.parametrize("tensor_type", MATRIX_TYPES)
+def test_logits_are_close_to_the_float64_twin(tensor_type: str) -> None:
+    model = TinyModel(TinySpec(type=tensor_type))
+    truth = ReferenceModel(model.schedule, model.source()).logits(TOKENS[:60])
+    measured = feed(backend(model.spec), TOKENS[:60], 20)
+    assert reference.relative_l2(measured, truth) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        TinySpec(type="Q4_0", kv_heads=4, hidden=96, intermediate=32),
+        TinySpec(type="Q8_0", heads=6, kv_heads=1, head_dim=48, tied=False, rope_style="halves"),
+        TinySpec(type="F16", heads=3, kv_heads=3, hidden=40, intermediate=50),
+        TinySpec(types={"attn_k": "Q8_0", "attn_v": "BF16", "ffn_up": "F32", "head": "Q4_0"}, tied=False),
+    ],
+    ids=["one-head-a-group", "wide-heads", "widths-of-no-block", "mixed-types"],
+)
+def test_every_shape_and_mixture_gives_one_set_of_bits_close_to_the_twin(spec: TinySpec) -> None:
+    alone = feed(backend(spec), TOKENS, 1)
+    model = TinyModel(spec)
+    truth = ReferenceModel(model.schedule, model.source()).logits(TOKENS)
+    assert reference.relative_l2(alone, truth) < TOLERANCE
+    for isa in kernels.supported_isas():
+        for threads, rows in [(1, 32), (3, 7), (2, 1)]:
+            assert feed(backend(spec, isa, threads), TOKENS, rows).tobytes() == alone.tobytes(), (isa, threads, rows)
+
+
+class CountingTensors(MemoryTensors):
+    """Remembers what was read and dropped."""
+
+    def __init__(self, model: TinyModel) -> None:
+        super().__init__(model.tensors.values())
+        self.calls: list[tuple[str, str]] = []
+
+    def read(self, name: str) -> NDArray[np.uint8]:
+        self.calls.append(("read", name))
+        return super().read(name)
+
+    def drop(self, name: str) -> None:
+        self.calls.append(("drop", name))
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_each_tensor_is_packed_once_and_its_pages_dropped_at_once(tied: bool) -> None:
+    model = TinyModel(TinySpec(tied=tied))
+    source = CountingTensors(model)
+    steps: list[tuple[int, int]] = []
+    made = CPUBackend(
+        model.schedule, source, isa="portable", threads=1, kv_blocks=4, progress=lambda done, total: steps.append((done, total))
+    )
+    assert sorted(name for call, name in source.calls if call == "read") == sorted(model.tensors)
+    for read, drop in zip(source.calls[::2], source.calls[1::2], strict=True):
+        assert read == ("read", drop[1])
+    total = sum(tensor.nbytes for tensor in model.tensors.values())
+    assert steps[-1] == (total, total)
+    assert [done for done, _ in steps] == sorted({done for done, _ in steps})
+    # Q4_1 packs into its own size, up to strips of 16 rows and cache lines.
+    assert total <= made.weight_bytes <= 1.1 * total + 64 * len(model.tensors)
+
+
+def test_it_states_what_it_holds() -> None:
+    made = backend(TinySpec(), threads=2, max_rows=9, max_logit_rows=3)
+    assert (made.numerics, made.isa, made.threads, made.vocab_size) == ("cpu1", "portable", 2, 300)
+    assert (made.max_rows, made.max_logit_rows, made.kv_block_size, made.kv_blocks) == (9, 3, 32, 24)
+    assert made.kv_bytes == 2 * 2 * 24 * 32 * (4 * 16 + 8)
+    assert made.pack_seconds > 0
+
+
+def test_a_closed_back_end_refuses_to_run_and_closes_twice() -> None:
+    made = backend(TinySpec())
+    made.close()
+    made.close()
+    with pytest.raises(UsageError, match="the back end is closed"):
+        feed(made, TOKENS[:1], 1)
+
+
+def test_a_step_that_breaks_a_rule_is_a_usage_error() -> None:
+    made = backend(TinySpec())
+    with pytest.raises(UsageError, match=r"token of row 0 is 300, not in \[0, 300\)"):
+        feed(made, np.array([300], dtype=np.int32), 1)
+
+
+class RelabelledTensors(MemoryTensors):
+    """One tensor claims another type or shape."""
+
+    def __init__(self, model: TinyModel, name: str, **changes: object) -> None:
+        super().__init__(model.tensors.values())
+        self._name, self._changes = name, changes
+
+    def info(self, name: str) -> TensorInfo:
+        found = super().info(name)
+        return dataclasses.replace(found, **self._changes) if name == self._name else found  # type: ignore[arg-type]
+
+    def names(self) -> Iterable[str]:
+        return super().names()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("blk.0.attn_k.weight", {"type": "Q6_K"}, "tensor 'blk.0.attn_k.weight' has type Q6_K; supported: F32, F16"),
+        ("blk.1.attn_norm.weight", {"type": "F16"}, "tensor 'blk.1.attn_norm.weight' must be a vector of type F32, got F16"),
+        ("blk.0.ffn_down.weight", {"shape": (64, 48)}, "'blk.0.ffn_down.weight' of type Q4_1 must have a multiple of 32 columns, got 48"),
+        ("blk.0.attn_v.weight", {"shape": (32,)}, "tensor 'blk.0.attn_v.weight' must be a matrix"),
+        ("blk.0.ffn_up.weight", {"shape": (96, 96)}, "multiply one input but have 64 and 96 columns"),
+    ],
+)
+def test_weights_these_kernels_do_not_run_are_refused_by_name(name: str, changes: dict[str, object], message: str) -> None:
+    model = TinyModel(TinySpec())
+    with pytest.raises(UnsupportedModelError, match=message):
+        CPUBackend(model.schedule, RelabelledTensors(model, name, **changes), isa="portable", threads=1, kv_blocks=1)
+
+
+def test_a_head_dim_of_no_whole_vector_is_refused() -> None:
+    model = TinyModel(TinySpec())
+    schedule = dataclasses.replace(model.schedule, head_dim=24)
+    with pytest.raises(UnsupportedModelError, match="head_dim must be a multiple of 16 from 16 to 256, got 24"):
+        CPUBackend(schedule, model.source(), isa="portable", threads=1, kv_blocks=1)
+
+
+@pytest.mark.parametrize("setting", ["threads", "max_rows", "max_logit_rows"])
+def test_impossible_settings_are_usage_errors(setting: str) -> None:
+    with pytest.raises(UsageError, match=f"{setting} must be at least 1, got 0"):
+        backend(TinySpec(), **{setting: 0})
