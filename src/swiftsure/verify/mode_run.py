@@ -1,0 +1,117 @@
+"""One mode while ``prove`` runs: its worker, what was compared and what was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from swiftsure.verify.bits import BitComparison
+from swiftsure.verify.client import WorkerClient, WorkerError
+from swiftsure.verify.measure import Sample
+
+if TYPE_CHECKING:
+    from swiftsure.verify.prove import ProveOptions
+    from swiftsure.verify.screen import Screen
+
+BASE = "default"
+
+
+@dataclass(slots=True)
+class Proof:
+    """What was compared for one mode with default's first pass, and the first thing that went wrong."""
+
+    bits_compared: int = 0
+    bits_differing: int = 0
+    rows: int = 0
+    passes: dict[str, int] = field(default_factory=dict)  # name -> bits compared
+    failure: str | None = None
+
+    def add(self, name: str, comparison: BitComparison, failure: str | None) -> None:
+        self.bits_compared += comparison.bits_compared
+        self.bits_differing += comparison.bits_differing
+        self.rows += comparison.rows_compared
+        self.passes[name] = self.passes.get(name, 0) + comparison.bits_compared
+        self.fail(failure)
+
+    def fail(self, reason: str | None) -> None:
+        """Keeps the first reason."""
+        self.failure = self.failure or reason
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"rows": self.rows, "bits_by_pass": dict(self.passes), "first_failure": self.failure}
+
+
+@dataclass(slots=True, eq=False)
+class ModeRun:
+    """Without a client the mode does not run. ``reason`` says why it is not active; a mode that broke has ``proof.failure``."""
+
+    name: str
+    client: WorkerClient | None = None
+    reason: str | None = None
+    loaded: dict[str, Any] = field(default_factory=dict)
+    proof: Proof = field(default_factory=Proof)
+    samples: list[Sample] = field(default_factory=list)
+    levers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unproved: tuple[str, ...] = ()  # reasons, one for each lever without evidence
+    peak_rss_bytes: int | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.client is not None
+
+    def worker(self) -> WorkerClient:
+        if self.client is None:
+            raise RuntimeError(f"mode {self.name} does not run")
+        return self.client
+
+    def retire(self, reason: str) -> None:
+        """The mode turned out not to be available; its worker ends."""
+        self.reason = reason
+        self._end()
+
+    def break_off(self, error: WorkerError) -> None:
+        """The worker refused or died in the middle: the mode failed. For default that is the end of the whole run."""
+        if self.name == BASE:
+            raise error
+        self.proof.fail(str(error))
+        self._end()
+
+    def _end(self) -> None:
+        if self.client is not None:
+            self.client.kill()
+            self.client = None
+
+
+def check_modes(options: ProveOptions, names: Iterable[str]) -> dict[str, ModeRun]:
+    """A run per mode, with the reason where ``check`` says that it cannot be activated."""
+    from swiftsure.engine.loading import check
+
+    runs = {}
+    for name in names:
+        result = check(options.model, name, threads=options.threads, isa=options.isa, context=options.context, offline=options.offline)
+        reason = (result.reason or "check gave no reason").removeprefix(f"mode {name} is not active: ")
+        runs[name] = ModeRun(name=name, reason=None if result.active else reason)
+    return runs
+
+
+def start_worker(run: ModeRun, options: ProveOptions, *, worker: Sequence[str], screen: Screen, stack: ExitStack) -> None:
+    """Starts the mode's process and loads the model. A mode that says NotActiveError there is not active; default must load."""
+    screen.show(f"loading in mode {run.name}", 0, None)
+    run.client = stack.enter_context(WorkerClient(run.name, on_line=screen.line, command=worker))
+    try:
+        run.loaded = run.client.ask(
+            "load",
+            model=options.model,
+            mode=run.name,
+            threads=options.threads,
+            isa=options.isa,
+            context=options.context,
+            offline=options.offline,
+        )
+    except WorkerError as error:
+        if error.kind == "NotActiveError" and run.name != BASE:
+            run.retire(str(error))
+        else:
+            run.break_off(error)

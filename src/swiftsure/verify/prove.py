@@ -1,0 +1,147 @@
+"""The main job: runs each mode on a workload and answers, per mode, whether it is still the same model and what a user gains.
+
+Each mode lives in a worker process of its own. First the proof, untimed: default runs every prompt twice (A against A), every other mode
+twice (with nothing remembered, and again on what that left behind), and all logits of all generated positions are compared as bytes.
+Then the timing: modes alternate prompt by prompt, with every store cleared before each generation, until the rounds or the time are up.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from swiftsure.engine.activation import not_active_line
+from swiftsure.engine.modes import MODES, mode_spec
+from swiftsure.errors import SwiftsureError, UsageError
+from swiftsure.records.machine import read_machine
+from swiftsure.records.run_record import utc_now
+from swiftsure.verify.builtin import builtin_workload
+from swiftsure.verify.client import WORKER
+from swiftsure.verify.mode_run import BASE, ModeRun, check_modes, start_worker
+from swiftsure.verify.proof import prove_prompt
+from swiftsure.verify.result import ProveResult
+from swiftsure.verify.screen import Screen
+from swiftsure.verify.summary import finish_mode, summarise
+from swiftsure.verify.timing import Clock, time_rounds
+from swiftsure.verify.upstream_column import compare_upstream, require_upstream
+from swiftsure.verify.workload import Prompt, read_prompts
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DEFAULT_BUDGET_S = 100.0
+MOST_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProveOptions:
+    """``modes``: those that decide the exit code (``None``: every mode that ran). ``rounds``: exactly so many timed rounds; ``None``: as
+    many as fit into ``time_budget_s`` seconds from the start, at least one and at most ten (with ``full``: ten)."""
+
+    model: str = "smollm2-135m-instruct"
+    modes: tuple[str, ...] | None = None
+    prompts: Path | None = None
+    full: bool = False
+    rounds: int | None = None
+    time_budget_s: float = DEFAULT_BUDGET_S
+    threads: int | None = None
+    isa: str | None = None
+    context: int | None = None
+    offline: bool = False
+    upstream: bool = False
+    arguments: tuple[str, ...] = ()  # the command line, for the run record
+
+    def __post_init__(self) -> None:
+        for name in self.modes or ():
+            mode_spec(name)
+        if self.modes is not None and not self.modes:
+            raise UsageError("modes must name at least 1 mode")
+        if self.rounds is not None and self.rounds < 1:
+            raise UsageError(f"rounds must be at least 1, got {self.rounds}")
+        if not self.time_budget_s > 0:
+            raise UsageError(f"time_budget_s must be above 0, got {self.time_budget_s}")
+        if self.threads is not None and self.threads < 1:
+            raise UsageError(f"threads must be at least 1, got {self.threads}")
+
+    def workload(self) -> tuple[Prompt, ...]:
+        return read_prompts(self.prompts) if self.prompts is not None else builtin_workload(full=self.full)
+
+
+def prove(options: ProveOptions, *, console: Console | None = None, worker: Sequence[str] = WORKER) -> ProveResult:
+    """Runs the main job. Progress and the workers' ACTIVE, LEVER and EXIT lines go to ``console`` (standard error by default).
+
+    ``worker`` is the command that starts a worker process. Raises ``SwiftsureError`` when default itself cannot run, when the model or the
+    prompts cannot be used, and on Ctrl-C; a mode other than default that breaks is a verdict, not an exception.
+    """
+    began = time.perf_counter()
+    prompts = options.workload()
+    if options.upstream:
+        require_upstream()
+    with Screen(console) as screen, ExitStack() as stack:
+        try:
+            return _prove(options, prompts, screen, stack, worker, began)
+        except KeyboardInterrupt:
+            raise SwiftsureError("interrupted: the workers were ended, and nothing was proved") from None
+
+
+def _prove(
+    options: ProveOptions, prompts: Sequence[Prompt], screen: Screen, stack: ExitStack, worker: Sequence[str], began: float
+) -> ProveResult:
+    created, machine = utc_now(), read_machine()
+    info = _model_info(options, screen)
+    clock = Clock(began=time.perf_counter(), budget_s=None if options.full or options.rounds else options.time_budget_s)
+    runs = check_modes(options, tuple(MODES))
+    for run in runs.values():
+        if run.reason is not None:
+            screen.line(not_active_line(run.name, run.reason))
+        else:
+            start_worker(run, options, worker=worker, screen=screen, stack=stack)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftsure-prove-")))
+    truths = [prove_prompt(prompt, runs, folder) for prompt in screen.track(prompts, "proof: comparing all logits")]
+    _judge_base(runs)
+    rounds = options.rounds or MOST_ROUNDS
+    probes = time_rounds(runs, prompts, truths, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)
+    for run in runs.values():
+        finish_mode(run, prompts=len(prompts), wall_s=time.perf_counter() - began)
+    upstream = compare_upstream(options, info, truths, runs[BASE].loaded["threads"], screen)
+    return summarise(
+        runs,
+        options=options,
+        prompts=prompts,
+        truths=truths,
+        info=info,
+        machine=machine,
+        probes=probes,
+        upstream=upstream,
+        created=created,
+        wall_s=time.perf_counter() - began,
+    )
+
+
+def _model_info(options: ProveOptions, screen: Screen) -> dict[str, Any]:
+    """Fetches the model if need be, so that workers find it, and reads its pins."""
+    from swiftsure.models.catalogue import resolve
+    from swiftsure.models.model import open_model
+
+    with open_model(resolve(options.model, offline=options.offline, progress=screen.fetching)) as model:
+        return model.info()
+
+
+def _judge_base(runs: dict[str, ModeRun]) -> None:
+    """A against A: where default differs from itself, no mode can claim its bits."""
+    base = runs[BASE]
+    if base.proof.failure is None:
+        return
+    for run in runs.values():
+        if run is not base and run.running:
+            run.retire(f"default differs from itself on this machine ({base.proof.failure}), so there are no bits to keep")
+
+
+def _token_bytes(info: Mapping[str, Any]) -> int:
+    """The size of the buffer whose reading is the memory wall: the weights that a token reads."""
+    return max(int(info["decode_bytes_per_token"]), 4096)

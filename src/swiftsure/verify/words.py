@@ -1,0 +1,133 @@
+"""Figures and verdicts in words, the same in the terminal and in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from swiftsure.records.statistics import median
+from swiftsure.verify.mode_run import BASE
+from swiftsure.verify.result import ModeResult, ProveResult
+
+INCONCLUSIVE = "INCONCLUSIVE"
+METRIC_NAMES = {"decode": "decode", "ttft": "first token", "end_to_end": "end to end"}
+
+
+def ratio(value: float | None) -> str:
+    return INCONCLUSIVE if value is None else f"{value:.2f}x"
+
+
+def interval(figures: Mapping[str, Any]) -> str:
+    """``1.31x (1.27-1.35)`` from an entry of ``intervals``, or INCONCLUSIVE with what there was."""
+    if figures.get("low") is None:
+        return INCONCLUSIVE
+    return f"{figures['ratio']:.2f}x ({figures['low']:.2f}-{figures['high']:.2f})"
+
+
+def seconds(value: float | None) -> str:
+    """Three digits, in the unit that a person would say."""
+    if value is None:
+        return "not reached"
+    if value < 1e-3:
+        return f"{value * 1e6:.0f} µs"
+    if value < 1:
+        return f"{value * 1e3:.3g} ms" if value < 0.1 else f"{value * 1e3:.0f} ms"
+    return f"{value:.3g} s" if value < 100 else f"{value:.0f} s"
+
+
+def megabytes(value: float | None) -> str:
+    return "unknown" if value is None else f"{value / 1e6:.0f} MB"
+
+
+def percent(value: float | None) -> str:
+    return "not measurable" if value is None else f"{value:.0%}"
+
+
+def rate(value: float | None) -> str:
+    return "not measurable" if value is None else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+def count(value: int) -> str:
+    """``2,612,264,960`` as ``2.61 billion``."""
+    for size, word in ((1e9, "billion"), (1e6, "million")):
+        if value >= size:
+            return f"{value / size:.3g} {word}"
+    return f"{value:,}"
+
+
+def middle(values: Sequence[float]) -> float:
+    return median(values)
+
+
+def headlines(result: ProveResult) -> list[str]:
+    """The run in a sentence or two: what the other modes did, or default alone where none ran."""
+    others = [mode for mode in result.modes if mode.mode != BASE and mode.verdict != "NOT_ACTIVE"]
+    base = result.mode(BASE)
+    return [sentence(mode) for mode in ([base] if base.verdict != "PROVED" or not others else []) + others]
+
+
+def breakdown_rows(mode: ModeResult) -> list[tuple[str, Mapping[str, Any]]]:
+    """The rows of a mode's breakdown: all, by sampling, by kind, by size; each with its ``intervals``."""
+    rows: list[tuple[str, Mapping[str, Any]]] = [("all prompts", {"intervals": mode.intervals})]
+    rows += [(name, figures) for name, figures in mode.by_sampling.items()]
+    rows += [(name.replace("_", " "), figures) for name, figures in mode.by_kind.items()]
+    return rows + [(f"{size} prompts", figures) for size, figures in mode.by_size.items()]
+
+
+def untested(result: ProveResult) -> list[str]:
+    """What a reader might take for granted and must not."""
+    lines = [f"{mode.mode}: not active, {mode.reason}." for mode in result.modes if mode.verdict == "NOT_ACTIVE"]
+    idle = [f"{name} of {mode.mode}" for mode in result.modes for name, lever in mode.levers.items() if lever.get("state") == "idle"]
+    if idle:
+        lines.append(f"Levers that had no occasion here: {', '.join(idle)}.")
+    if result.upstream["status"] == "NOT MEASURED":
+        lines.append(f"Agreement with the upstream release: NOT MEASURED, {result.upstream['reason']}.")
+    longest = max(prompt["prompt_tokens"] + prompt["output_tokens"] for prompt in result.prompts)
+    lines.append(f"Sequences longer than {longest:,} tokens, and prompts other than these {len(result.prompts)}.")
+    lines.append("Speed with several users at once, and on any other machine: ratios of this machine do not carry over.")
+    lines.append("Whether the texts are good: a mode that keeps the bits keeps the model's mistakes too.")
+    return lines
+
+
+def sentence(mode: ModeResult) -> str:
+    """One mode's verdict in words."""
+    bits = f"{count(mode.bits_differing)} of {count(mode.bits_compared)} bits differ"
+    if mode.verdict == "NOT_ACTIVE":
+        return f"{mode.mode} is not active: {mode.reason}."
+    if mode.verdict == "FAILED":
+        return f"{mode.mode} FAILED: {mode.reason}. {bits[0].upper()}{bits[1:]}."
+    if mode.verdict in ("UNPROVED", INCONCLUSIVE):
+        return f"{mode.mode} is {mode.verdict}: {mode.reason}."
+    if mode.mode == BASE:
+        return f"default gives the same bits a second time: {bits}."
+    return f"{mode.mode} {_speed(mode)}: {bits}."
+
+
+def _speed(mode: ModeResult) -> str:
+    value = mode.speedup["decode"]
+    if value is None:
+        return "is the same model; its speed-up is INCONCLUSIVE (too few samples)"
+    bounds = mode.intervals["decode"]
+    return f"decodes {value:.2f}x as fast as default (95 % interval {bounds['low']:.2f} to {bounds['high']:.2f}) and is the same model"
+
+
+def worst_line(mode: ModeResult) -> str:
+    """The slowest prompt of each metric, to stand beside the typical value."""
+    parts = [
+        f"{name} {ratio(mode.worst[metric])} on {mode.worst[f'{metric}_prompt']}"
+        for metric, name in METRIC_NAMES.items()
+        if mode.worst.get(metric) is not None
+    ]
+    return f"worst case of {mode.mode}: {', '.join(parts)}"
+
+
+def upstream(facts: Mapping[str, Any]) -> str:
+    """What is known about agreement with the upstream release."""
+    if facts["status"] == "NOT MEASURED":
+        return f"upstream: NOT MEASURED ({facts['reason']})"
+    agreement = facts["agreement"]
+    return (
+        f"upstream: transformers {facts['versions']['transformers']} in {facts['dtype']}: {rate(facts['decode_tokens_per_s'])} tokens/s, "
+        f"first token {seconds(facts['ttft_s'])}; largest logit difference {agreement['largest_difference']:.2g}, "
+        f"KL {agreement['mean_kl']:.2g}, same best token in {agreement['top1_agreement']:.2%} of {agreement['rows']} rows"
+    )

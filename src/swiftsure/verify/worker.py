@@ -1,0 +1,152 @@
+"""One mode in a process of its own: JSON lines in, JSON lines out.
+
+``python -m swiftsure.verify.worker`` reads one command a line from standard input and answers with one line on the stream that was standard
+output; whatever else prints goes to standard error. A mode so proves itself clean: no other mode ever ran in its process, and the
+peak memory is its own. The process ends when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.engine.activation import Status
+from swiftsure.errors import SwiftsureError
+from swiftsure.records.machine import peak_rss_bytes
+
+Load = Callable[..., Any]
+
+
+class LogitsFile:
+    """Appends rows of logits to a file. Written, not mapped: mapped pages would count as this process's memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb")
+        self.rows = 0
+
+    def append(self, _position: int, row: NDArray[np.float32]) -> None:
+        self._file.write(np.ascontiguousarray(row, dtype="<f4").data)
+        self.rows += 1
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class Worker:
+    """Holds one loaded model and answers commands. Every answer is a JSON object."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+        self._llm: Any = None
+
+    def answer(self, command: dict[str, Any]) -> dict[str, Any]:
+        operations: dict[str, Callable[..., dict[str, Any]]] = {
+            "load": self.load,
+            "generate": self.generate,
+            "evidence": self.evidence,
+            "finish": self.finish,
+        }
+        return operations[command.pop("op")](**command)
+
+    def load(self, *, model: str, mode: str, threads: int | None, isa: str | None, context: int | None, offline: bool) -> dict[str, Any]:
+        began = time.perf_counter()
+        self._llm = llm = self._load(model, mode=mode, threads=threads, isa=isa, context=context, offline=offline)
+        load_s = time.perf_counter() - began
+        activation, backend = llm.activation, llm.backend
+        print(activation.active_line(), file=sys.stderr, flush=True)
+        return {
+            "load_s": load_s,
+            "load_phases_s": dict(llm.load_phases),
+            "numerics": activation.numerics,
+            "isa": activation.isa,
+            "threads": activation.threads,
+            "levers": list(activation.levers),
+            "vocab_size": backend.vocab_size,
+            "weight_bytes": backend.weight_bytes,
+            "kv_bytes": backend.kv_bytes,
+            "kv_positions": backend.kv_blocks * backend.kv_block_size,
+        }
+
+    def generate(self, *, messages: list[dict[str, str]], sampling: dict[str, Any], clear: bool, logits: str | None) -> dict[str, Any]:
+        """``clear`` forgets everything earlier requests left behind; ``logits`` names the file that gets every position's row."""
+        llm = self._llm
+        if clear:
+            llm.clear_caches()
+        request: Any = messages if llm.model.chat_template is not None else "\n\n".join(m["content"] for m in messages)
+        file = LogitsFile(Path(logits)) if logits is not None else None
+        try:
+            began = time.perf_counter()
+            result = llm.generate(request, **sampling, on_logits=file.append if file else None)
+            wall_s = time.perf_counter() - began
+        finally:
+            if file:
+                file.close()
+        timing = result.timing
+        return {
+            "prompt_ids": list(result.prompt_ids),
+            "token_ids": list(result.token_ids),
+            "finish_reason": result.finish_reason,
+            "text": result.text,
+            "rows": file.rows if file else 0,
+            "wall_s": wall_s,
+            "ttft_s": timing.ttft_s,
+            "phases_s": {
+                "tokenize": timing.tokenize_s,
+                "prefill": timing.queue_s + timing.prefill_s,
+                "decode": timing.decode_s,
+                "detokenize": timing.detokenize_s,
+            },
+            "prompt_tokens": timing.prompt_tokens,
+            "output_tokens": timing.output_tokens,
+            "levers": {name: dict(evidence) for name, evidence in result.levers.items()},
+        }
+
+    def evidence(self) -> dict[str, Any]:
+        """What the levers did since the load, and a reason for each whose evidence is missing."""
+        activation = self._llm.activation
+        return {"levers": activation.to_dict()["levers"], "unproved": list(activation.unproved)}
+
+    def finish(self, *, status: Status, done: int, total: int, wall_s: float) -> dict[str, Any]:
+        """Says LEVER and EXIT."""
+        activation = self._llm.activation
+        for line in (*activation.lever_lines(), activation.exit_line(status, done, total, wall_s)):
+            print(line, file=sys.stderr, flush=True)
+        return {"peak_rss_bytes": peak_rss_bytes()}
+
+
+def serve(load: Load) -> None:
+    """Answers commands until the input ends. A refused command is answered with the error; the process stays."""
+    answers = _claim_stdout()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business: it ends its workers
+    worker = Worker(load)
+    for line in sys.stdin:
+        try:
+            answer = {"ok": True, **worker.answer(json.loads(line))}
+        except SwiftsureError as error:
+            answer = {"ok": False, "error": type(error).__name__, "exit_code": error.exit_code, "reason": str(error)}
+        except Exception as error:  # the parent decides what a fault of a mode means; the trace is for the reader of stderr
+            answer = {"ok": False, "error": type(error).__name__, "exit_code": 1, "reason": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _claim_stdout() -> IO[str]:
+    """Keeps the answers' stream to ourselves and sends whatever libraries print to standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
+if __name__ == "__main__":
+    import swiftsure
+
+    serve(swiftsure.load)
