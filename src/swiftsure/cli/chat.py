@@ -56,21 +56,22 @@ def _turn(llm: LLM, history: list[dict[str, str]], text: str, sampling: Sampling
     Returns whether the turn was answered; a message that does not fit is taken back and the chat goes on.
     """
     history.append({"role": "user", "content": text})
-    pieces: list[str] = []
-    stream = llm.stream(list(history), sampling=sampling)
     try:
-        for piece in stream:
-            pieces.append(piece)
-            print(piece, end="", flush=True)
-    except KeyboardInterrupt:
-        stream.close()
-        print(" [stopped]", end="")
+        stream = llm.stream(list(history), sampling=sampling)
     except (ContextLengthError, TemplateError) as error:
         history.pop()
         note(f"error: {error}")
         return False
-    print(flush=True)
-    history.append({"role": "assistant", "content": "".join(pieces)})
-    if stats:
-        note(stats_line(llm, stream.generation))
+    pieces: list[str] = []
+    with stream:
+        try:
+            for piece in stream:
+                pieces.append(piece)
+                print(piece, end="", flush=True)
+        except KeyboardInterrupt:
+            print(" [stopped]", end="")
+        print(flush=True)
+        history.append({"role": "assistant", "content": "".join(pieces)})
+        if stats:
+            note(stats_line(llm, stream.generation))
     return True

@@ -1,0 +1,89 @@
+"""``swiftsure models``: which exact bytes; and the embedded default model from the command line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from cli_runner import Run
+
+NAME = "smollm2-135m-instruct"
+DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+@pytest.fixture
+def empty_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def planted(swiftsure: Run, data: bytes) -> Path:
+    """A file in the place of the default model's."""
+    path = Path(json.loads(swiftsure("models", "list", "--json").out)[0]["path"])
+    path.parent.mkdir(parents=True)
+    path.write_bytes(data)
+    return path
+
+
+def test_the_list_says_what_is_cached(swiftsure: Run, empty_home: Path) -> None:
+    assert swiftsure("models", "list").out.splitlines()[1].split() == [NAME, "(default)", "98.4", "MB", "apache-2.0", "not", "cached"]
+    planted(swiftsure, b"anything")
+    assert swiftsure("models", "list").out.splitlines()[1].endswith("  cached")
+
+
+@pytest.mark.parametrize("command", [["run", "-p", "hello"], ["check"], ["models", "info"], ["models", "verify"]], ids=" ".join)
+def test_other_bytes_than_the_pinned_ones_are_refused(swiftsure: Run, empty_home: Path, tiny: Path, command: list[str]) -> None:
+    planted(swiftsure, tiny.read_bytes())
+    result = swiftsure(*command)
+    assert result.code == 2
+    assert DIGEST in result.line("error: ")
+    assert hashlib.sha256(tiny.read_bytes()).hexdigest() in result.line("error: ")
+
+
+def test_offline_without_the_file_is_refused(swiftsure: Run, empty_home: Path) -> None:
+    result = swiftsure("models", "info", "--offline")
+    assert result.code == 2
+    assert "offline" in result.line("error: ")
+
+
+def test_a_file_without_a_pin_has_its_digest_printed(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("models", "verify", tiny, "--json")
+    assert result.code == 0
+    assert json.loads(result.out)["sha256"] == hashlib.sha256(tiny.read_bytes()).hexdigest()
+
+
+def test_info_describes_file_tensors_and_costs(swiftsure: Run, tiny: Path) -> None:
+    facts = json.loads(swiftsure("models", "info", tiny, "--json").out)
+    assert facts["architecture"] == "llama"
+    assert facts["tensor_types"]["F32"]["tensors"] == 5
+    assert facts["decode_bytes_per_token"] < facts["file_bytes"]
+    shown = swiftsure("models", "info", tiny).out
+    assert {"architecture", "a token reads", "tensor types", "licence"} <= {line.split("  ")[0] for line in shown.splitlines()}
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "pull"])
+def test_a_missing_file_is_refused_by_name(swiftsure: Run, tmp_path: Path, command: str) -> None:
+    result = swiftsure("models", command, tmp_path / "nowhere.gguf")
+    assert result.code == 2
+    assert "nowhere.gguf: no such file" in result.line("error: ")
+
+
+@pytest.mark.model
+def test_the_default_model_is_the_pinned_one(swiftsure: Run, smollm2_path: Path) -> None:
+    facts = json.loads(swiftsure("models", "info", "--json").out)
+    assert (facts["path"], facts["sha256"], facts["licence"]) == (str(smollm2_path), DIGEST, "apache-2.0")
+    assert facts["tensor_types"].keys() == {"F32", "Q4_1", "Q8_0"}
+
+
+@pytest.mark.model
+def test_the_default_model_answers_the_same_in_exact_as_in_default(swiftsure: Run, smollm2_path: Path) -> None:
+    def answer(mode: str) -> str:
+        sampling = ("--max-tokens", "24", "--temperature", "0.7", "--seed", "7")
+        result = swiftsure("run", "-p", "Write a haiku about memory bandwidth", "--mode", mode, *sampling)
+        assert result.code == 0
+        assert f"mode={mode} model={NAME} weights=sha256:{DIGEST}" in result.line("ACTIVE ")
+        return result.out
+
+    assert answer("exact") == answer("default")
