@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import threading
 
 import numpy as np
@@ -200,6 +201,40 @@ def test_interrupt_in_the_middle_leaves_the_model_usable(llm):
     llm.backend.before_run = lambda number: None
     assert not llm._engine.has_work
     assert llm.generate("abc", max_tokens=40).token_ids == expected.token_ids
+
+
+@pytest.mark.parametrize("after", range(1, 60))
+def test_interrupt_at_any_line_of_the_engine_leaves_the_model_usable(after):
+    """KeyboardInterrupt can strike between any two lines; a trace function makes it do so, each time a little later."""
+    expected = make_llm().generate("abc", max_tokens=12).token_ids
+    llm = make_llm(FakeBackend(kv_blocks=8), levers=ALL_LEVERS, context=64)
+    lines = 0
+
+    def trace(frame, event, arg):
+        nonlocal lines
+        name = frame.f_code.co_filename
+        if "/swiftsure/engine/" not in name or name.endswith("llm.py"):
+            return None
+        if event == "line":
+            lines += 1
+            if lines == after * 23:
+                raise KeyboardInterrupt
+        return trace
+
+    suspended = llm.stream("abc", max_tokens=12)
+    sys.settrace(trace)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["abcabcabc", "abd", "xyz"], max_tokens=12, ignore_eos=True)
+    finally:
+        sys.settrace(None)
+    rest = list(suspended)
+    if suspended.generation.finish_reason != "cancelled":
+        assert suspended.generation.token_ids == expected
+        assert "".join(rest) == suspended.generation.text
+    assert not llm._engine.has_work
+    assert llm.generate("abc", max_tokens=12).token_ids == expected
+    assert llm._engine._blocks.free_blocks == 8
 
 
 def test_stream_that_is_left_early_is_cancelled_and_keeps_what_it_had(llm):

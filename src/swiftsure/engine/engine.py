@@ -66,6 +66,7 @@ class Engine:
         )
         self._reset_cache()
         self._next_key = 0
+        self._unfinished: dict[int, Sequence] = {}  # the truth about who is there, even when an interrupt tears a queue
         self._in_pass: tuple[Sequence, ...] = ()
 
     # --- requests ---------------------------------------------------------------------------------------------------------
@@ -93,6 +94,7 @@ class Engine:
             acceptance=Acceptance(self.policy.acceptance),
         )
         self._next_key += 1
+        self._unfinished[seq.key] = seq
         self.waiting.append(seq)
         return seq
 
@@ -101,8 +103,14 @@ class Engine:
         if not seq.finished:
             self._finish(seq, "cancelled")
 
+    def cancel_requests(self, requests: Collection[Request]) -> None:
+        """Ends whatever runs for these very requests."""
+        for seq in list(self._unfinished.values()):
+            if any(seq.request is request for request in requests):
+                self.cancel(seq)
+
     def cancel_all(self) -> None:
-        for seq in [*self.running, *self.waiting]:
+        for seq in list(self._unfinished.values()):
             self.cancel(seq)
 
     # --- passes -----------------------------------------------------------------------------------------------------------
@@ -112,11 +120,11 @@ class Engine:
 
         If the pass is interrupted or fails, its requests end as cancelled, all others go on, and the exception is passed on.
         """
-        for seq in [s for s in (*self.running, *self.waiting) if s.cancel_requested]:
-            self._finish(seq, "cancelled")
-        if not self.has_work:
-            return False
         try:
+            for seq in [s for s in self._unfinished.values() if s.cancel_requested]:
+                self._finish(seq, "cancelled")
+            if not self.has_work:
+                return False
             step, matches = self._decide()
             work = self._apply(step, matches)
             if work:
@@ -133,12 +141,15 @@ class Engine:
         need = self._blocks.blocks_for(len(ids))
         if not self._blocks.can_allocate(need):
             raise CapacityError(f"{len(ids)} tokens need {need} key-value blocks, {self._blocks.free_blocks} are free")
-        table = BlockTable()
-        self._blocks.allocate(table, need)
         try:
-            return self._runner.score(ids, table.blocks)
-        finally:
+            table = BlockTable()
+            self._blocks.allocate(table, need)
+            logits = self._runner.score(ids, table.blocks)
             self._blocks.free(table)
+        except BaseException as error:
+            self._recover(error)
+            raise
+        return logits
 
     def calibrate(self) -> dict[int, float]:
         """Measures passes by rows, so that draft lengths start from this machine's costs. Only before the first request."""
@@ -277,6 +288,7 @@ class Engine:
         elif seq in self.waiting:
             self.waiting.remove(seq)
         seq.state = State.FINISHED
+        self._unfinished.pop(seq.key, None)
 
     def _release(self, seq: Sequence) -> None:
         self._blocks.free(seq.table)
@@ -292,16 +304,17 @@ class Engine:
     def _recover(self, error: BaseException) -> None:
         """A step broke off anywhere in its middle: the requests of its pass end, all others start over from their tokens."""
         in_pass, self._in_pass = self._in_pass, ()
-        everyone = {seq.key: seq for seq in (*self.running, *self.waiting, *in_pass)}
         self._reset_cache()
         self.running, self.waiting = [], deque()
-        for key in sorted(everyone):
-            seq = everyone[key]
+        for key in sorted(self._unfinished):
+            seq = self._unfinished[key]
             seq.table, seq.slot = BlockTable(), -1
             if seq in in_pass or seq.finished:
-                seq.error = error if isinstance(error, Exception) and not seq.finished else seq.error
+                seq.error = error if isinstance(error, Exception) and seq.finish_reason is None else seq.error
                 seq.finish_reason = seq.finish_reason or "cancelled"
+                seq.finished_s = seq.finished_s or perf_counter()
                 seq.state = State.FINISHED
+                del self._unfinished[key]
             else:
                 seq.restart()
                 self.waiting.append(seq)

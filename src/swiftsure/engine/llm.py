@@ -215,8 +215,7 @@ class LLM:
                 results.append(seq.generation())
         except BaseException:
             with self._lock:
-                for seq in sequences:
-                    self._engine.cancel(seq)
+                self._engine.cancel_requests(requests)
             raise
         return results
 
