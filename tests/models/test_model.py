@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edited_gguf import edited
@@ -254,19 +254,25 @@ def test_pinned_model_is_described(smollm2_path: Path) -> None:
         assert (model.tokenizer.bos_id, sorted(model.tokenizer.eos_ids), model.tokenizer.prefix_ids) == (1, [0, 2], ())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(changes=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_mutated_file_opens_or_is_refused_in_words(tiny_path: Path, tmp_path: Path, changes: list[tuple[float, int]]) -> None:
+def test_mutated_file_opens_or_is_refused_in_words(tiny_path: Path, tmp_path: Path, full: bool) -> None:
     """Whatever a damaged header claims, the answer is a model or one of our errors."""
-    data = bytearray(tiny_path.read_bytes())
-    header = data.index(b"output_norm.weight") + 64
-    for place, value in changes:
-        data[int(place * (header - 1))] = value
+    sound = tiny_path.read_bytes()
+    header_end = sound.index(b"output_norm.weight") + 64
     path = tmp_path / "mutated.gguf"
-    path.write_bytes(data)
-    try:
-        with open_model(files(path)) as model:
-            model.schedule()
-            model.tokenizer.encode("hello <|im_end|>", special=True)
-    except SwiftsureError:
-        pass
+
+    @settings(max_examples=10_000 if full else 150, deadline=None)
+    @given(st.lists(st.tuples(st.integers(0, header_end), st.binary(min_size=1, max_size=8), st.booleans()), min_size=1, max_size=4))
+    def check(changes: list[tuple[int, bytes, bool]]) -> None:
+        data = bytearray(sound)
+        for place, value, insert in changes:
+            data[place : place if insert else place + len(value)] = value
+        path.write_bytes(data)
+        try:
+            describe(files(path))
+            with open_model(files(path)) as model:
+                model.schedule()
+                model.tokenizer.encode("hello <|im_end|>", special=True)
+        except SwiftsureError:
+            pass
+
+    check()
