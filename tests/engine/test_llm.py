@@ -246,6 +246,14 @@ def test_stream_that_is_left_early_is_cancelled_and_keeps_what_it_had(llm):
     assert list(stream) == [] or "".join(pieces) != stream.generation.text
 
 
+def test_forgotten_stream_does_not_go_on(llm):
+    stream = llm.stream("abc", max_tokens=200, ignore_eos=True)
+    next(stream)
+    del stream
+    llm.generate("xyz", max_tokens=3)
+    assert not llm._engine.has_work
+
+
 def test_requests_can_be_cancelled_from_another_thread(llm):
     def cancel(number):
         if number == 5:

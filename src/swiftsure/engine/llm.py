@@ -279,6 +279,9 @@ class Stream:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
+    def __del__(self) -> None:
+        self._seq.cancel_requested = True  # nobody can read on: the next pass leaves it out
+
 
 def _drive(engine: Engine, lock: threading.RLock, seq: Running, ready: Callable[[Running], bool]) -> None:
     """Runs passes until the sequence is ready. The lock is let go between passes, so other callers' requests join in."""
