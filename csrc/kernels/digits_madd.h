@@ -4,6 +4,8 @@
 // odd bytes, so the payload keeps each four activations as the pairs (0, 2) and (1, 3).
 #pragma once
 
+#include "simd/unroll.h"
+
 namespace swiftsure::SWIFTSURE_ISA {
 
 #if defined(__AVX512F__)
@@ -79,14 +81,14 @@ inline int32_t load_pair(const uint8_t* p) {
 
 template <int rows>
 inline void dot_nibbles(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) sum[r] = start[r];
-#pragma GCC unroll 4
+    SWIFTSURE_UNROLL
     for (int j = 0; j < 4; ++j) {
         const words bytes = load_words(w + 64 * j);
         const words head_even = mask_words(bytes, 15), tail_even = mask_words(shift_right_words<4>(bytes), 15);
         const words head_odd = mask_words(shift_right_words<8>(bytes), 15), tail_odd = shift_right_words<12>(bytes);
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             const uint8_t* q = payload + r * stride + 8 * j;
             sum[r] = add_products(sum[r], head_even, load_pair(q));
@@ -99,13 +101,13 @@ inline void dot_nibbles(const uint8_t* w, const uint8_t* payload, int64_t stride
 
 template <int rows>
 inline void dot_int8(const uint8_t* w, const uint8_t* payload, int64_t stride, const int32_t*, int64_t, i32x16* sum) {
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) sum[r] = splat_i32(0);
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int j = 0; j < 8; ++j) {
         const words bytes = load_words(w + 64 * j);
         const words even = shift_right_signed_words<8>(shift_left_words<8>(bytes)), odd = shift_right_signed_words<8>(bytes);
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             const uint8_t* q = payload + r * stride + 8 * j;
             sum[r] = add_products(sum[r], even, load_pair(q));

@@ -2,6 +2,8 @@
 // q = 256 * high + low with low in [-128, 127], and the payload is 32 high digits, then 32 low ones.
 #pragma once
 
+#include "simd/unroll.h"
+
 namespace swiftsure::SWIFTSURE_ISA {
 
 inline void store_payload(uint8_t* payload, i32x16 first, i32x16 last) {
@@ -29,25 +31,29 @@ template <int rows>
 inline void dot_nibbles(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
     const __m512i mask = _mm512_set1_epi8(15);
     __m512i high[rows], low[rows];
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) {
         high[r] = _mm512_setzero_si512();
         low[r] = start[r].v;
     }
-#pragma GCC unroll 4
+    SWIFTSURE_UNROLL
     for (int j = 0; j < 4; ++j) {
         const __m512i bytes = _mm512_loadu_si512(w + 64 * j);
         const __m512i head = _mm512_and_si512(bytes, mask), tail = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             const uint8_t* digits = payload + r * stride + 4 * j;
             high[r] = _mm512_dpbusd_epi32(high[r], head, broadcast_quad(digits));
             low[r] = _mm512_dpbusd_epi32(low[r], head, broadcast_quad(digits + 32));
+        }
+        SWIFTSURE_UNROLL
+        for (int r = 0; r < rows; ++r) {
+            const uint8_t* digits = payload + r * stride + 4 * j;
             high[r] = _mm512_dpbusd_epi32(high[r], tail, broadcast_quad(digits + 16));
             low[r] = _mm512_dpbusd_epi32(low[r], tail, broadcast_quad(digits + 48));
         }
     }
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) sum[r].v = _mm512_add_epi32(_mm512_slli_epi32(high[r], 8), low[r]);
 }
 
@@ -56,22 +62,22 @@ template <int rows>
 inline void dot_int8(const uint8_t* w, const uint8_t* payload, int64_t stride, const int32_t* q_sum, int64_t q_sum_stride, i32x16* sum) {
     const __m512i flip = _mm512_set1_epi8(-128);
     __m512i high[rows], low[rows];
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) {
         high[r] = _mm512_setzero_si512();
         low[r] = _mm512_set1_epi32(-128 * q_sum[r * q_sum_stride]);
     }
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int j = 0; j < 8; ++j) {
         const __m512i bytes = _mm512_xor_si512(_mm512_loadu_si512(w + 64 * j), flip);
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             const uint8_t* digits = payload + r * stride + 4 * j;
             high[r] = _mm512_dpbusd_epi32(high[r], bytes, broadcast_quad(digits));
             low[r] = _mm512_dpbusd_epi32(low[r], bytes, broadcast_quad(digits + 32));
         }
     }
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) sum[r].v = _mm512_add_epi32(_mm512_slli_epi32(high[r], 8), low[r]);
 }
 

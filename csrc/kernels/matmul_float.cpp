@@ -2,6 +2,7 @@
 // floats.
 #include "kernels/families.h"
 #include "kernels/strip_out.h"
+#include "simd/unroll.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
 namespace {
@@ -35,15 +36,14 @@ void tile(const PackedMatrix& w, const Input& x, int64_t strip, int64_t row, con
     f32x16 acc[strips][rows];
     const uint8_t* data = w.data + strip * w.strip_bytes;
     const float* in = x.data + row * x.stride;
-#pragma GCC unroll 8
-    for (int s = 0; s < strips; ++s)
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; ++r) acc[s][r] = splat(0.0f);
+    SWIFTSURE_UNROLL
+    for (int s = 0; s < strips; ++s) SWIFTSURE_UNROLL
+    for (int r = 0; r < rows; ++r) acc[s][r] = splat(0.0f);
     for (int64_t c = 0; c < w.k; ++c) {
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int s = 0; s < strips; ++s) {
             const f32x16 column = load_column<type>(data + s * w.strip_bytes, c);
-#pragma GCC unroll 8
+            SWIFTSURE_UNROLL
             for (int r = 0; r < rows; ++r) acc[s][r] = fma(column, splat(in[r * x.stride + c]), acc[s][r]);
         }
     }

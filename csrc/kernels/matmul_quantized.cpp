@@ -7,11 +7,12 @@
 #include "kernels/digits.h"
 #include "kernels/families.h"
 #include "kernels/strip_out.h"
+#include "simd/unroll.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
 namespace {
 
-constexpr int64_t kMaxRows = 8;           // rows of activations that share one unpacking of the weights
+constexpr int64_t kMaxRows = 8;  // rows of activations that share one unpacking of the weights
 
 inline const uint16_t* half_floats(const uint8_t* p) { return reinterpret_cast<const uint16_t*>(p); }
 
@@ -22,7 +23,7 @@ inline void dot_group(const uint8_t* block, const uint8_t* payload, int64_t stri
         dot_int8<rows>(block, payload, stride, q_sum, groups, sum);
     } else {
         i32x16 start[rows];
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) start[r] = splat_i32(type == TensorType::Q4_0 ? -8 * q_sum[r * groups] : 0);  // Q4_0: w = nibble - 8
         dot_nibbles<rows>(block, payload, stride, start, sum);
     }
@@ -43,17 +44,17 @@ void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t ro
     const int64_t groups = x.groups, stride = groups * kGroupPayloadBytes;
     const uint8_t* block = w.data + strip * w.strip_bytes;
     f32x16 acc[rows];
-#pragma GCC unroll 8
+    SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) acc[r] = splat(0.0f);
     for (int64_t at = row * groups; at < (row + 1) * groups; ++at, block += bytes) {
-#pragma GCC unroll 9
+        SWIFTSURE_UNROLL
         for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(block + prefetch + line);
         i32x16 sum[rows];
         dot_group<type, rows>(block, x.payload + at * kGroupPayloadBytes, stride, x.sum + at, groups, sum);
         const f32x16 scale = load_f16(half_floats(block + scales));
         f32x16 minimum;
         if constexpr (type == TensorType::Q4_1) minimum = load_f16(half_floats(block + scales + kScaleBytes));
-#pragma GCC unroll 8
+        SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             if constexpr (type == TensorType::Q4_1) acc[r] = fma(minimum, splat(x.scaled_sum[at + r * groups]), acc[r]);
             acc[r] = fma(to_f32(sum[r]), mul(scale, splat(x.scale[at + r * groups])), acc[r]);
@@ -64,16 +65,25 @@ void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t ro
 }
 
 template <TensorType type>
-void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, int64_t prefetch, const Output& out) {
+void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, int64_t prefetch,
+                   const Output& out) {
     switch (rows) {
-        case 1: return tile<type, 1>(w, x, strip, row, prefetch, out);
-        case 2: return tile<type, 2>(w, x, strip, row, prefetch, out);
-        case 3: return tile<type, 3>(w, x, strip, row, prefetch, out);
-        case 4: return tile<type, 4>(w, x, strip, row, prefetch, out);
-        case 5: return tile<type, 5>(w, x, strip, row, prefetch, out);
-        case 6: return tile<type, 6>(w, x, strip, row, prefetch, out);
-        case 7: return tile<type, 7>(w, x, strip, row, prefetch, out);
-        default: return tile<type, 8>(w, x, strip, row, prefetch, out);
+        case 1:
+            return tile<type, 1>(w, x, strip, row, prefetch, out);
+        case 2:
+            return tile<type, 2>(w, x, strip, row, prefetch, out);
+        case 3:
+            return tile<type, 3>(w, x, strip, row, prefetch, out);
+        case 4:
+            return tile<type, 4>(w, x, strip, row, prefetch, out);
+        case 5:
+            return tile<type, 5>(w, x, strip, row, prefetch, out);
+        case 6:
+            return tile<type, 6>(w, x, strip, row, prefetch, out);
+        case 7:
+            return tile<type, 7>(w, x, strip, row, prefetch, out);
+        default:
+            return tile<type, 8>(w, x, strip, row, prefetch, out);
     }
 }
 
