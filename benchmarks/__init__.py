@@ -1,0 +1,1 @@
+"""Side-by-side measurements. Run from the repository's root, for example ``python -m benchmarks.peers``."""

@@ -1,0 +1,136 @@
+"""Turns, and what follows from them. Talks to workers only through ``ask``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from benchmarks.peers.contract import Contender
+from swiftsure.records.statistics import Ratio, median, paired_ratio
+
+WARM_UP_TOKENS = 8
+
+
+class Asked(Protocol):
+    def ask(self, do: str, **arguments: Any) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    name: str
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One generation by one contender."""
+
+    contender: str
+    prompt: str
+    repeat: int
+    prompt_tokens: int
+    token_ids: tuple[int, ...]
+    ttft_s: float
+    decode_s: float
+    total_s: float
+
+    @property
+    def decode_tokens_per_s(self) -> float:
+        return (len(self.token_ids) - 1) / self.decode_s
+
+    @property
+    def prefill_tokens_per_s(self) -> float:
+        """Over the whole time to the first token, whatever the engine does in it."""
+        return self.prompt_tokens / self.ttft_s
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "contender": self.contender,
+            "prompt": self.prompt,
+            "repeat": self.repeat,
+            "ttft_s": self.ttft_s,
+            "decode_s": self.decode_s,
+            "total_s": self.total_s,
+            "output_tokens": len(self.token_ids),
+        }
+
+
+def take_turns(
+    workers: Mapping[str, Asked],
+    prompts: Sequence[Prompt],
+    *,
+    repeats: int,
+    max_tokens: int,
+    pause_s: float,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Turn]:
+    """Every contender on every prompt, ``repeats`` times. Neighbours in time are what ratios are made of."""
+    names = list(workers)
+    for worker in workers.values():
+        worker.ask("generate", ids=list(prompts[0].ids), max_tokens=WARM_UP_TOKENS)
+    turns = []
+    for repeat in range(repeats):
+        for at, prompt in enumerate(prompts):
+            shift = (repeat + at) % len(names)
+            for name in names[shift:] + names[:shift]:
+                time.sleep(pause_s)  # the one before goes to sleep
+                run = workers[name].ask("generate", ids=list(prompt.ids), max_tokens=max_tokens)
+                turns.append(
+                    Turn(
+                        contender=name,
+                        prompt=prompt.name,
+                        repeat=repeat,
+                        prompt_tokens=len(prompt.ids),
+                        token_ids=tuple(run["token_ids"]),
+                        ttft_s=run["ttft_s"],
+                        decode_s=run["decode_s"],
+                        total_s=run["total_s"],
+                    )
+                )
+                progress(f"repeat {repeat + 1}/{repeats} {prompt.name}: {name} {turns[-1].decode_tokens_per_s:.1f} tokens/s")
+    return turns
+
+
+def medians(turns: Sequence[Turn], contender: str) -> dict[str, float]:
+    """The middle values over all prompts and repeats."""
+    own = [turn for turn in turns if turn.contender == contender]
+    return {
+        "decode_tokens_per_s": median(turn.decode_tokens_per_s for turn in own),
+        "prefill_tokens_per_s": median(turn.prefill_tokens_per_s for turn in own),
+        "ttft_s": median(turn.ttft_s for turn in own),
+        "total_s": median(turn.total_s for turn in own),
+    }
+
+
+def ratio(turns: Sequence[Turn], first: str, second: str, rate: str) -> Ratio | None:
+    """``rate`` (a property of Turn) of ``first`` over that of ``second``, paired by prompt and repeat, one group a prompt."""
+    rates = {(turn.contender, turn.prompt, turn.repeat): getattr(turn, rate) for turn in turns}
+    groups: dict[str, list[tuple[float, float]]] = {}
+    for (contender, prompt, repeat), value in rates.items():
+        other = rates.get((second, prompt, repeat))
+        if contender == first and other is not None:
+            groups.setdefault(prompt, []).append((value, other))
+    return paired_ratio(groups.values())
+
+
+def first_difference(a: Sequence[int], b: Sequence[int]) -> int | None:
+    """Index of the first token that differs or is missing; None when the texts are equal."""
+    for i, (x, y) in enumerate(zip(a, b, strict=False)):
+        if x != y:
+            return i
+    return None if len(a) == len(b) else min(len(a), len(b))
+
+
+def texts_against(turns: Sequence[Turn], contender: Contender) -> dict[str, int | None]:
+    """By prompt: where the greedy text first leaves that of the plain contender (of its own first repeat, where it is plain itself)."""
+    plain = contender.plain or contender.name
+    base = {turn.prompt: turn.token_ids for turn in reversed(turns) if turn.contender == plain}
+    found: dict[str, int | None] = {}
+    for turn in turns:
+        if turn.contender == contender.name:
+            different = first_difference(base[turn.prompt], turn.token_ids)
+            known = found.get(turn.prompt)
+            found[turn.prompt] = known if different is None else different if known is None else min(known, different)
+    return found

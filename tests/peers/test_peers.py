@@ -1,0 +1,163 @@
+"""The comparison with other engines: workers, turns, ratios and words, on a peer that only counts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks.peers import report
+from benchmarks.peers.__main__ import main, parse
+from benchmarks.peers.adapters import adapters
+from benchmarks.peers.contract import Contender, Environment, compare_rows
+from benchmarks.peers.environments import python_for
+from benchmarks.peers.measure import Prompt, Turn, first_difference, ratio, take_turns, texts_against
+from benchmarks.peers.process import PeerError, Worker
+
+PROMPTS = (Prompt(name="a", ids=(1, 2, 3)), Prompt(name="b", ids=(9,) * 10))
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Worker]]:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    started: list[Worker] = []
+
+    def start_one(variant: str) -> Worker:
+        worker = Worker(variant, Path(sys.executable), log=tmp_path / f"{variant}.log")
+        started.append(worker)
+        assert worker.ask("load", adapter="fake_peer", variant=variant, model_path="x", threads=2, context=64)["threads"] == 2
+        return worker
+
+    yield start_one
+    for worker in started:
+        worker.close()
+
+
+def test_a_worker_answers_and_keeps_the_engines_own_output_apart(start: Callable[[str], Worker], tmp_path: Path) -> None:
+    worker = start("counts")
+    assert worker.ask("generate", ids=[4], max_tokens=3)["token_ids"] == [5, 6, 7]
+    assert worker.ask("peak_rss_bytes") > 1_000_000
+    assert "engines print where they like" in (tmp_path / "counts.log").read_text()
+
+
+def test_a_peers_exception_is_told_by_name_and_the_worker_goes_on(start: Callable[[str], Worker]) -> None:
+    worker = start("raises")
+    with pytest.raises(PeerError, match="raises: generate: ValueError: out of tokens"):
+        worker.ask("generate", ids=[4], max_tokens=3)
+    assert worker.ask("rows", ids=[1, 2, 3])["rows"] == 3
+
+
+def test_a_peer_that_dies_is_told_with_its_status(start: Callable[[str], Worker]) -> None:
+    with pytest.raises(PeerError, match="dies: the process ended during generate with status 3"):
+        start("dies").ask("generate", ids=[4], max_tokens=3)
+
+
+def test_a_python_that_does_not_start_is_told() -> None:
+    with pytest.raises(PeerError, match="no Python at /nowhere"):
+        python_for("llama_cpp", Environment(requirements=("x==1",)), {"llama_cpp": Path("/nowhere")}, cache=Path("/unused"))
+
+
+def test_turns_alternate_over_all_contenders_and_count_from_their_own_clock(start: Callable[[str], Worker]) -> None:
+    turns = take_turns({name: start(name) for name in ("counts", "wanders")}, PROMPTS, repeats=3, max_tokens=11, pause_s=0)
+    assert [turn.contender for turn in turns[:4]] == ["counts", "wanders", "wanders", "counts"]
+    assert len(turns) == 3 * 2 * 2
+    assert turns[0].decode_tokens_per_s == pytest.approx(10 / 0.5)
+    assert turns[0].prefill_tokens_per_s == pytest.approx(3 / 0.03)
+
+
+def make_turn(contender: str, prompt: str, repeat: int, decode_s: float, token_ids: tuple[int, ...] = (1, 2, 3)) -> Turn:
+    return Turn(
+        contender=contender, prompt=prompt, repeat=repeat, prompt_tokens=4, token_ids=token_ids, ttft_s=0.1, decode_s=decode_s, total_s=1.0
+    )
+
+
+def test_ratios_pair_neighbours_so_that_a_slow_moment_cancels() -> None:
+    slow = (1.0, 9.0, 1.0, 4.0)  # the machine's mood, the same for both sides of a pair
+    turns = [make_turn(name, "p", i, cost * mood) for i, mood in enumerate(slow) for name, cost in (("base", 1.0), ("peer", 3.0))]
+    found = ratio(turns, "base", "peer", "decode_tokens_per_s")
+    assert found is not None
+    assert found.value == pytest.approx(3.0)
+
+
+def test_a_text_that_leaves_the_plain_one_is_found_at_its_first_token() -> None:
+    assert first_difference([1, 2, 3], [1, 2, 3]) is None
+    assert first_difference([1, 2, 3], [1, 5, 3]) == 1
+    assert first_difference([1, 2], [1, 2, 3]) == 2
+    turns = [make_turn("plain", "p", 0, 1.0), make_turn("lookup", "p", 0, 1.0), make_turn("lookup", "p", 1, 1.0, (1, 7, 3))]
+    assert texts_against(turns, Contender(name="lookup", variant="", plain="plain")) == {"p": 1}
+    assert texts_against(turns, Contender(name="plain", variant="")) == {"p": None}
+
+
+def test_rows_are_compared_bit_by_bit() -> None:
+    zeros = np.zeros((3, 4), np.float32)
+    other = zeros.copy()
+    other[0, 0] = -0.0  # equal by value, not by bits
+    other[2, 3] = 0.5
+    found = compare_rows(zeros, other)
+    assert (found.rows, found.equal_rows, found.largest_difference, found.different_best_tokens) == (3, 1, 0.5, 1)
+
+
+def test_the_record_holds_what_the_table_says(start: Callable[[str], Worker], tmp_path: Path) -> None:
+    contenders = [Contender(name="counts", variant="counts"), Contender(name="wanders", variant="wanders", plain="counts")]
+    workers = {one.name: start(one.variant) for one in contenders}
+    turns = take_turns(workers, PROMPTS, repeats=3, max_tokens=11, pause_s=0)
+    result = report.record(
+        contenders,
+        turns,
+        PROMPTS,
+        base="counts",
+        facts={name: {} for name in workers},
+        rows={"counts": [workers["counts"].ask("rows", ids=[1, 2, 3])]},
+        peak_rss_bytes={"counts": 5_000_000, "wanders": None},
+        machine={},
+        busy=None,
+        model={"name": "none"},
+        settings={},
+    )
+    report.write(result, tmp_path / "deep" / "r.json")
+    read: dict[str, Any] = json.loads((tmp_path / "deep" / "r.json").read_text())
+    assert read["contenders"][1]["text_first_differs_at"] == {"a": 5, "b": 5}
+    assert read["contenders"][1]["base_over_this"]["decode"]["ratio"] == pytest.approx(1.0)
+    table = report.table(read)
+    assert "2/3 equal, max 0.75, best 1" in table
+    assert "leaves counts on 2/2 prompts, at token 5 first" in table
+    assert "= itself repeated on 2 prompts" in table
+
+
+def test_every_adapter_says_what_it_needs_without_importing_its_engine() -> None:
+    found = adapters()
+    assert {"swiftsure", "llama_cpp"} <= set(found)
+    names = [contender.name for module in found.values() for contender in module.CONTENDERS]
+    assert len(names) == len(set(names))
+    for module in found.values():
+        assert all(contender.plain is None or contender.plain in names for contender in module.CONTENDERS)
+        assert module.ENVIRONMENT is None or all("==" in pin for pin in module.ENVIRONMENT.requirements)
+    assert "llama_cpp" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--peers", "nobody"], ["--python", "llama_cpp"], ["--prompts", "none"], ["--repeats", "0"], ["--max-tokens", "1"], ["--pause", "-1"]],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(arguments)
+    assert ended.value.code == 2
+    assert "got" in capsys.readouterr().err
+
+
+@pytest.mark.model
+def test_swiftsure_alone_runs_end_to_end_and_keeps_its_bits(smollm2_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "r.json"
+    run = ["--model", str(smollm2_path), "--peers", "swiftsure", "--prompts", "limiter-greedy", "--repeats", "1", "--pause", "0"]
+    assert main([*run, "--max-tokens", "8", "--json", str(path)]) == 0
+    default, exact = json.loads(path.read_text())["contenders"]
+    for one in (default, exact):
+        rows = one["rows_in_a_batch_against_one_by_one"]
+        assert rows["equal_rows"] == rows["rows"] > 50
+        assert one["text_first_differs_at"] == {"limiter-greedy": None}
+    assert "swiftsure exact" in capsys.readouterr().out
