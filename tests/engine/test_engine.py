@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from fakes import ALL_LEVERS, EOS, FakeBackend, make_engine, request, run_all, token_by_token, unproved
@@ -21,7 +23,7 @@ def prompts(count: int, low: int = 1, high: int = 60) -> list[list[int]]:
     return [rng.integers(0, 300, rng.integers(low, high)).tolist() for _ in range(count)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2000 if "--full" in sys.argv else 150, deadline=None)
 @given(data=st.data())
 def test_any_company_gives_the_tokens_of_a_request_alone(data):
     """Levers, rows a pass, blocks (down to preemption), prefixes shared or not, greedy and sampled with penalties: the same tokens."""
