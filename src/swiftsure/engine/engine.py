@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from swiftsure.engine.backend import Backend
 from swiftsure.engine.delivery import Delivery, Describe
-from swiftsure.engine.evidence import Evidence
+from swiftsure.engine.evidence import Evidence, count_pass
 from swiftsure.engine.kv_blocks import BlockManager, BlockTable, PrefixMatch
 from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenDrafter, TokenSampler
 from swiftsure.engine.runner import Runner
@@ -100,8 +100,13 @@ class Engine:
 
     def cancel(self, seq: Sequence) -> None:
         """Ends a request now, between passes; what it has stays with it."""
-        if not seq.finished:
+        if seq.finished:
+            return
+        try:
             self._finish(seq, "cancelled")
+        except BaseException as error:
+            self._recover(error)
+            raise
 
     def cancel_requests(self, requests: Collection[Request]) -> None:
         """Ends whatever runs for these very requests."""
@@ -309,7 +314,7 @@ class Engine:
         for key in sorted(self._unfinished):
             seq = self._unfinished[key]
             seq.table, seq.slot = BlockTable(), -1
-            if seq in in_pass or seq.finished:
+            if seq in in_pass or seq.finish_reason is not None:
                 seq.error = error if isinstance(error, Exception) and seq.finish_reason is None else seq.error
                 seq.finish_reason = seq.finish_reason or "cancelled"
                 seq.finished_s = seq.finished_s or perf_counter()
@@ -346,30 +351,16 @@ class Engine:
             self._seen_first_blocks.add(seq.ids[: self._blocks.block_size].tobytes())
 
     def _count_step(self, step: Step) -> None:
-        counts, evidence = self.evidence.passes, self.evidence
         if not step.work:
             return
-        rows = step.rows
-        prompt_rows = sum(w.rows for w in step.work if w.rows > 1 or not w.sample)
-        counts.passes += 1
-        counts.rows += rows
-        counts.most_rows = max(counts.most_rows, rows)
-        counts.prompt_rows += prompt_rows
-        if "batching" in self.levers and len(self.running) + len(self.waiting) > 1:
-            shared = len(step.work) > 1
-            evidence.batching.occasions += 1
-            evidence.batching.shared_passes += shared
-            evidence.batching.requests += len(step.work) if shared else 0
-            evidence.batching.most_requests = max(evidence.batching.most_requests, len(step.work))
-            wanted = sum(1 + w.draft for w in step.work if w.sample)
-            full = rows >= self._limits.max_rows or wanted >= self._limits.max_logit_rows or bool(step.preempt)
-            full = full or not self._limits.mixed_passes
-            evidence.batching.no_room += not shared and (full or self._short_of_blocks())
-        if "chunked_prefill" in self.levers and prompt_rows and any(seq.length - seq.computed == 1 for seq in self.running):
-            mixed = any(w.rows == 1 and w.sample for w in step.work)
-            evidence.chunked_prefill.occasions += 1
-            evidence.chunked_prefill.mixed_passes += mixed
-            evidence.chunked_prefill.prompt_rows += prompt_rows if mixed else 0
+        count_pass(
+            self.evidence,
+            step,
+            requests=len(self.running) + len(self.waiting),
+            decoding=any(seq.length - seq.computed == 1 for seq in self.running),
+            full=step.fills(self._limits) or bool(step.preempt) or not self._limits.mixed_passes or self._short_of_blocks(),
+            levers=self.levers,
+        )
 
     def _is_tight(self) -> bool:
         """The next pass may not find a block for every row it could use."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from swiftsure.engine.scheduler import Step
 
 
 @dataclass(slots=True)
@@ -62,3 +65,29 @@ class Evidence:
         """The counters of one lever, occasions first."""
         counts: dict[str, Any] = asdict(getattr(self, lever))
         return counts
+
+
+def count_pass(evidence: Evidence, step: Step, *, requests: int, decoding: bool, full: bool, levers: Collection[str]) -> None:
+    """Counts what a pass is and what it could have been.
+
+    requests: how many are there, running or waiting. decoding: one of them was decoding. full: no row or block was left for another.
+    """
+    passes, batching, chunked = evidence.passes, evidence.batching, evidence.chunked_prefill
+    rows = step.rows
+    prompt_rows = sum(w.rows for w in step.work if w.rows > 1 or not w.sample)
+    passes.passes += 1
+    passes.rows += rows
+    passes.most_rows = max(passes.most_rows, rows)
+    passes.prompt_rows += prompt_rows
+    if "batching" in levers and requests > 1:
+        shared = len(step.work) > 1
+        batching.occasions += 1
+        batching.no_room += full and not shared
+        batching.shared_passes += shared
+        batching.requests += len(step.work) if shared else 0
+        batching.most_requests = max(batching.most_requests, len(step.work))
+    if "chunked_prefill" in levers and prompt_rows and decoding:
+        mixed = any(w.rows == 1 and w.sample for w in step.work)
+        chunked.occasions += 1
+        chunked.mixed_passes += mixed
+        chunked.prompt_rows += prompt_rows if mixed else 0

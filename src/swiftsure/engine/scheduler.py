@@ -67,6 +67,10 @@ class Step:
     def rows(self) -> int:
         return sum(w.rows + w.draft for w in self.work)
 
+    def fills(self, limits: Limits) -> bool:
+        """No further row, or no further row with logits, would have fitted."""
+        return self.rows >= limits.max_rows or sum(1 + w.draft for w in self.work if w.sample) >= limits.max_logit_rows
+
 
 def next_step(waiting: Sequence[Candidate], running: Sequence[Candidate], *, free_blocks: int, limits: Limits) -> Step:
     """The next pass over ``running`` and ``waiting``, both in order of arrival. An empty step means that nothing can run."""
