@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 namespace swiftsure {
 
@@ -252,16 +253,27 @@ void Program::quantize_input(int x) {
 
 // --- memory of the whole program ---------------------------------------------------------------------------------------------
 
-void Program::seal() {
-    if (!selected_) refuse("the program has no select_rows, so no rows of logits to hand back");
-    const int64_t group_heads = std::max<int64_t>(max_heads_ / kv_.kv_heads(), 1), vector = group_heads * kv_.head_dim();
-    const int64_t per_thread = round_up(3 * vector + 4 * group_heads, 16) + 16;  // whole cache lines, one between threads
+// Whole cache lines per array, so that no two threads share one.
+void Program::make_scratch() {
+    const int64_t heads = std::max<int64_t>(max_heads_ / kv_.kv_heads(), 1) * kMaxGroupRows, dim = kv_.head_dim();
+    const int64_t vectors = heads * dim, scalars = round_up(2 * heads, 16);  // `visible` takes two floats each
+    const int64_t per_thread = 3 * vectors + 5 * scalars + 512 * dim;
     scratch_memory_ = Pages(static_cast<size_t>(threads_ * per_thread) * sizeof(float));
     for (int64_t t = 0; t < threads_; ++t) {
-        float* p = reinterpret_cast<float*>(scratch_memory_.data()) + t * per_thread;
-        float* heads = p + 3 * vector;
-        scratch_.push_back({p, heads, heads + group_heads, p + vector, heads + 2 * group_heads, heads + 3 * group_heads, p + 2 * vector});
+        float* next = reinterpret_cast<float*>(scratch_memory_.data()) + t * per_thread;
+        const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
+        Scratch own{};
+        own.converted = take(512 * dim);
+        own.q = take(vectors), own.acc = take(vectors), own.span_acc = take(vectors);
+        own.max = take(scalars), own.sum = take(scalars), own.span_max = take(scalars), own.span_sum = take(scalars);
+        own.visible = reinterpret_cast<int64_t*>(take(scalars));
+        scratch_.push_back(own);
     }
+}
+
+void Program::seal() {
+    if (!selected_) refuse("the program has no select_rows, so no rows of logits to hand back");
+    make_scratch();
     const int64_t groups = activation_groups_;
     activation_memory_ = Pages(static_cast<size_t>(groups * (kGroupPayloadBytes + 3 * static_cast<int64_t>(sizeof(float)))));
     payload_ = activation_memory_.data();

@@ -60,6 +60,8 @@ class Program {
     const char* isa() const { return kernels_.isa; }
 
   private:
+    static constexpr int64_t kMaxGroupRows = 8;
+
     struct Buffer {
         std::string name;
         int64_t width = 0;
@@ -138,9 +140,14 @@ class Program {
         bool selected;  // runs on the rows whose logits are wanted
     };
 
-    // Memory of one thread, for one key-value head's group of queries.
+    // Neighbouring rows of one sequence that attend together and share the conversion of keys and values.
+    struct RowGroup {
+        int64_t first, rows;
+    };
+    // Memory of one thread, for the queries that a group of rows has at one key-value head. Rows lie behind one another.
     struct Scratch {
-        float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc;
+        float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc, *converted;
+        int64_t* visible;
     };
 
     // --- building
@@ -155,6 +162,7 @@ class Program {
     void append(RowOp op, int64_t columns);
     void quantize_input(int x);
     void seal();
+    void make_scratch();
 
     // --- running
     void validate(const Step& step) const;
@@ -171,11 +179,12 @@ class Program {
     void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
-    void scaled_queries(const AttentionStage& stage, int64_t row, int64_t kv_head, float* out) const;
-    void attend_span(const AttentionStage& stage, int64_t row, int64_t kv_head, int64_t span, const Scratch& own) const;
+    void scaled_queries(const AttentionStage& stage, RowGroup group, int64_t kv_head, float* out) const;
+    void attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, int64_t kv_head, int64_t span, const Scratch& own) const;
+    void group_rows(const Step& step);
     void start_merge(const Scratch& own, int64_t heads) const;
     void save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const;
-    void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const Scratch& own) const;
+    void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const float* sum, const float* acc) const;
     void store_row(const StoreKV& op, int64_t row) const;
     void quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const;
     int64_t domain_rows(bool selected) const { return selected ? step_.wanted : step_.rows; }
@@ -205,6 +214,7 @@ class Program {
 
     Step step_{};  // of the run in progress
     bool split_spans_ = false;
+    std::vector<RowGroup> groups_;     // of rows, when spans are not split
     std::vector<int64_t> span_begin_;  // (rows + 1,) spans of the rows before, when spans are split over threads
     std::vector<int32_t> chunks_;      // (stages,)
 };

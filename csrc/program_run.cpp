@@ -85,6 +85,7 @@ void Program::plan(const Step& step) {
     for (RopeTable& table : rope_tables_) table.extend(positions);
     // Few rows: spans are shared out, and merged in a stage of their own. Many rows: each row and head is one chunk.
     split_spans_ = threads_ > 1 && spans > step.rows && step.rows * kv_.kv_heads() < kChunksPerThread * threads_;
+    group_rows(step);
     if (split_spans_) {
         const size_t bytes = static_cast<size_t>(spans * max_heads_ * (kv_.head_dim() + 2)) * sizeof(float);
         if (partial_memory_.size() < bytes) partial_memory_ = Pages(2 * bytes);
@@ -93,6 +94,18 @@ void Program::plan(const Step& step) {
         const int64_t chunks = chunks_of(stages_[s]);
         if (chunks > ThreadPool::kMaxChunks) refuse("the step has " + std::to_string(chunks) + " chunks in a stage; use fewer rows a pass");
         chunks_[s] = static_cast<int32_t>(chunks);
+    }
+}
+
+// As large as leaves every thread a few groups to claim.
+void Program::group_rows(const Step& step) {
+    const int64_t most = std::clamp<int64_t>(step.rows * kv_.kv_heads() / (kChunksPerThread * threads_), 1, kMaxGroupRows);
+    groups_.clear();
+    for (int64_t r = 0; r < step.rows; ++r) {
+        if (!groups_.empty() && groups_.back().rows < most && step.sequences[r] == step.sequences[r - 1])
+            groups_.back().rows += 1;
+        else
+            groups_.push_back({r, 1});
     }
 }
 
@@ -112,7 +125,7 @@ int64_t Program::chunks_of(const Stage& stage) const {
     }
     if (const MatmulStage* work = std::get_if<MatmulStage>(&stage.work)) return static_cast<int64_t>(work->chunks.size());
     if (std::holds_alternative<MergeStage>(stage.work)) return split_spans_ ? rows * kv_.kv_heads() : 0;
-    return (split_spans_ ? span_begin_.back() : rows) * kv_.kv_heads();
+    return (split_spans_ ? span_begin_.back() : static_cast<int64_t>(groups_.size())) * kv_.kv_heads();
 }
 
 void Program::run_chunk(void* program, int32_t stage_index, int32_t chunk, int32_t thread) {
@@ -203,41 +216,53 @@ float* Program::partial(int64_t span, int64_t head) const {
     return reinterpret_cast<float*>(partial_memory_.data()) + (span * max_heads_ + head) * (kv_.head_dim() + 2);
 }
 
-// One span of one row and key-value head: maximum, sum and accumulator of each of its query heads.
-void Program::attend_span(const AttentionStage& stage, int64_t row, int64_t kv_head, int64_t span, const Scratch& own) const {
-    const int64_t heads = stage.heads / kv_.kv_heads(), size = kv_.block_size();
-    const int64_t visible = std::min<int64_t>(step_.positions[row] + 1 - span * kSpanKeys, kSpanKeys);
-    const int32_t* table = step_.block_tables + step_.sequences[row] * step_.table_width + span * (kSpanKeys / size);
+// One span of a group of rows and a key-value head: maximum, sum and accumulator of each query head. The first `skipped` rows of the
+// group do not reach the span.
+void Program::attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, int64_t kv_head, int64_t span,
+                          const Scratch& own) const {
+    const int64_t heads = stage.heads / kv_.kv_heads(), size = kv_.block_size(), dim = kv_.head_dim();
+    for (int64_t r = skipped; r < group.rows; ++r)
+        std::fill_n(own.visible + r * heads, heads, std::min<int64_t>(step_.positions[group.first + r] + 1 - span * kSpanKeys, kSpanKeys));
+    const int64_t most = own.visible[group.rows * heads - 1], first = skipped * heads;
+    const int32_t* table = step_.block_tables + step_.sequences[group.first] * step_.table_width + span * (kSpanKeys / size);
     KVBlockView blocks[kMaxSpanBlocks];
-    for (int64_t b = 0; b < ceil_div(visible, size); ++b) blocks[b] = kv_.block(stage.layer, kv_head, table[b]);
-    kernels_.attention_span(own.q, heads, kv_.head_dim(), blocks, size, visible, own.span_max, own.span_sum, own.span_acc);
+    for (int64_t b = 0; b < ceil_div(most, size); ++b) blocks[b] = kv_.block(stage.layer, kv_head, table[b]);
+    kernels_.attention_span(own.q + first * dim, group.rows * heads - first, dim, blocks, size, own.visible + first, own.converted,
+                            own.span_max + first, own.span_sum + first, own.span_acc + first * dim);
 }
 
-void Program::scaled_queries(const AttentionStage& stage, int64_t row, int64_t kv_head, float* out) const {
+void Program::scaled_queries(const AttentionStage& stage, RowGroup group, int64_t kv_head, float* out) const {
     const int64_t width = stage.heads / kv_.kv_heads() * kv_.head_dim();
-    const float* q = buffers_[static_cast<size_t>(stage.x)].row(row) + stage.q_offset + kv_head * width;
-    for (int64_t i = 0; i < width; ++i) out[i] = q[i] * stage.scale;
+    for (int64_t r = 0; r < group.rows; ++r, out += width) {
+        const float* q = buffers_[static_cast<size_t>(stage.x)].row(group.first + r) + stage.q_offset + kv_head * width;
+        for (int64_t i = 0; i < width; ++i) out[i] = q[i] * stage.scale;
+    }
 }
 
 void Program::run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const {
     const Scratch& own = scratch_[static_cast<size_t>(thread)];
     const int64_t kv_heads = kv_.kv_heads(), kv_head = chunk % kv_heads, item = chunk / kv_heads;
-    const int64_t heads = stage.heads / kv_heads;
+    const int64_t heads = stage.heads / kv_heads, dim = kv_.head_dim();
     if (split_spans_) {
         const auto after = std::upper_bound(span_begin_.begin(), span_begin_.end(), item);
         const int64_t row = after - span_begin_.begin() - 1;
-        scaled_queries(stage, row, kv_head, own.q);
-        attend_span(stage, row, kv_head, item - span_begin_[static_cast<size_t>(row)], own);
+        scaled_queries(stage, {row, 1}, kv_head, own.q);
+        attend_span(stage, {row, 1}, 0, kv_head, item - span_begin_[static_cast<size_t>(row)], own);
         save_partial(stage, item, kv_head, own);
         return;
     }
-    scaled_queries(stage, item, kv_head, own.q);
-    start_merge(own, heads);
-    for (int64_t span = 0; span * kSpanKeys <= step_.positions[item]; ++span) {
-        attend_span(stage, item, kv_head, span, own);
-        kernels_.attention_merge(own.max, own.sum, own.acc, own.span_max, own.span_sum, own.span_acc, heads, kv_.head_dim());
+    const RowGroup group = groups_[static_cast<size_t>(item)];
+    scaled_queries(stage, group, kv_head, own.q);
+    start_merge(own, group.rows * heads);
+    int64_t skipped = 0;
+    for (int64_t span = 0; span * kSpanKeys <= step_.positions[group.first + group.rows - 1]; ++span) {
+        while (step_.positions[group.first + skipped] < span * kSpanKeys) ++skipped;
+        attend_span(stage, group, skipped, kv_head, span, own);
+        const int64_t first = skipped * heads;
+        kernels_.attention_merge(own.max + first, own.sum + first, own.acc + first * dim, own.span_max + first, own.span_sum + first,
+                                 own.span_acc + first * dim, group.rows * heads - first, dim);
     }
-    finish_group(stage, item, kv_head, own);
+    for (int64_t r = 0; r < group.rows; ++r) finish_group(stage, group.first + r, kv_head, own.sum + r * heads, own.acc + r * heads * dim);
 }
 
 void Program::start_merge(const Scratch& own, int64_t heads) const {
@@ -267,13 +292,13 @@ void Program::run_merge(const AttentionStage& stage, int32_t chunk, int32_t thre
             const float* saved = partial(span, kv_head * heads + h);
             kernels_.attention_merge(own.max + h, own.sum + h, own.acc + h * dim, saved, saved + 1, saved + 2, 1, dim);
         }
-    finish_group(stage, row, kv_head, own);
+    finish_group(stage, row, kv_head, own.sum, own.acc);
 }
 
-void Program::finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const Scratch& own) const {
+void Program::finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const float* sum, const float* acc) const {
     const int64_t heads = stage.heads / kv_.kv_heads(), width = heads * kv_.head_dim();
     float* out = buffers_[static_cast<size_t>(stage.out)].row(row) + kv_head * width;
-    kernels_.attention_finish(own.sum, own.acc, out, heads, kv_.head_dim());
+    kernels_.attention_finish(sum, acc, out, heads, kv_.head_dim());
     if (stage.quantize) quantize_columns(stage.out, row, kv_head * width, width);
 }
 

@@ -20,6 +20,8 @@ namespace {
 using Vector = InArray<float, 1>;
 using Matrix = InArray<float, 2>;
 
+constexpr int64_t kSpanKeys = 256;
+
 void same_size(size_t a, size_t b, const char* what) {
     if (a != b) throw std::invalid_argument(std::string(what) + ": got " + std::to_string(a) + " and " + std::to_string(b));
 }
@@ -83,12 +85,14 @@ OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix 
     for (int64_t b = 0; b < cache.blocks(); ++b) blocks.push_back(cache.block(0, 0, b));
     std::vector<float> max(heads, -std::numeric_limits<float>::infinity()), sum(heads), acc(heads * dim), span_max(heads), span_sum(heads),
         span_acc(heads * dim), out(heads * dim);
+    std::vector<float> scratch(2 * kSpanKeys * dim);
+    std::vector<int64_t> visible;
     const FloatMode mode;
     for (int64_t p = 0; p < length; ++p)
         kernels.store_kv(keys.data() + p * dim, values.data() + p * dim, blocks[p / block_size], p % block_size, dim, block_size);
-    constexpr int64_t kSpanKeys = 256;
     for (int64_t begin = 0; begin < length; begin += kSpanKeys) {
-        kernels.attention_span(q.data(), heads, dim, blocks.data() + begin / block_size, block_size, std::min(length - begin, kSpanKeys),
+        visible.assign(heads, std::min(length - begin, kSpanKeys));
+        kernels.attention_span(q.data(), heads, dim, blocks.data() + begin / block_size, block_size, visible.data(), scratch.data(),
                                span_max.data(), span_sum.data(), span_acc.data());
         kernels.attention_merge(max.data(), sum.data(), acc.data(), span_max.data(), span_sum.data(), span_acc.data(), heads, dim);
     }

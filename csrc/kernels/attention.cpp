@@ -10,9 +10,10 @@ namespace swiftsure::SWIFTSURE_ISA {
 namespace {
 
 constexpr int64_t kSpanKeys = 256;
+constexpr int64_t kConvertedHeads = 12;  // from so many heads on, converting keys and values once pays
 constexpr float kMinusInfinity = -__builtin_inff();
 #if defined(__AVX512F__)
-constexpr int kHeadTile = 4, kDimTile = 4;  // 16 accumulators of 32 registers
+constexpr int kHeadTile = 8, kDimTile = 4;  // 16 accumulators of 32 registers
 #else
 constexpr int kHeadTile = 2, kDimTile = 2;  // AVX2: 8 of 16 registers
 #endif
@@ -36,18 +37,38 @@ i32x16 quantized(const float* x, f32x16 inverse) {
     return round_to_i32(min(max(scaled, splat(-32767.0f)), splat(32767.0f)));
 }
 
+// Keys and values of one block, as the cache holds them (int16) or converted once for many heads (float, the same numbers).
+template <typename T>
+struct Block {
+    const T* keys;    // (head_dim, block_size)
+    const T* values;  // (block_size, head_dim)
+    const float* key_scales;
+    const float* value_scales;
+};
+
+f32x16 load_numbers(const int16_t* p) { return to_f32(load_i16(p)); }
+f32x16 load_numbers(const float* p) { return load(p); }
+
+// The blocks of one span and what the heads of a tile see of it.
+template <typename T>
+struct Span {
+    Block<T> blocks[kSpanKeys / 16];
+    int64_t block_size, head_dim;
+    const int64_t* visible;  // (heads,)
+};
+
 // Scores of H heads for 16 V positions of a block that start at `first`. out: (H, 256).
-template <int H, int V>
-void score_positions(const float* q, int64_t head_dim, const KVBlockView& block, int64_t block_size, int64_t first, float* out) {
+template <int H, int V, typename T>
+void score_positions(const float* q, const Span<T>& span, const Block<T>& block, int64_t first, float* out) {
     f32x16 sum[H][V];
     for (int h = 0; h < H; ++h)
         for (int v = 0; v < V; ++v) sum[h][v] = splat(0.0f);
-    const int16_t* keys = block.keys + first;
-    for (int64_t d = 0; d < head_dim; ++d, keys += block_size) {
+    const T* keys = block.keys + first;
+    for (int64_t d = 0; d < span.head_dim; ++d, keys += span.block_size) {
         f32x16 key[V];
-        for (int v = 0; v < V; ++v) key[v] = to_f32(load_i16(keys + 16 * v));
+        for (int v = 0; v < V; ++v) key[v] = load_numbers(keys + 16 * v);
         for (int h = 0; h < H; ++h) {
-            const f32x16 query = splat(q[h * head_dim + d]);
+            const f32x16 query = splat(q[h * span.head_dim + d]);
             for (int v = 0; v < V; ++v) sum[h][v] = fma(query, key[v], sum[h][v]);
         }
     }
@@ -57,12 +78,13 @@ void score_positions(const float* q, int64_t head_dim, const KVBlockView& block,
     }
 }
 
-template <int H>
-void score_span(const float* q, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible, float* scores) {
-    for (int64_t start = 0; start < visible; start += block_size, ++blocks) {
+template <int H, typename T>
+void score_span(const float* q, const Span<T>& span, int64_t length, float* scores) {
+    const Block<T>* block = span.blocks;
+    for (int64_t start = 0; start < length; start += span.block_size, ++block) {
         int64_t p = 0;
-        for (; p + 32 <= block_size; p += 32) score_positions<H, 2>(q, head_dim, *blocks, block_size, p, scores + start + p);
-        for (; p < block_size; p += 16) score_positions<H, 1>(q, head_dim, *blocks, block_size, p, scores + start + p);
+        for (; p + 32 <= span.block_size; p += 32) score_positions<H, 2>(q, span, *block, p, scores + start + p);
+        for (; p < span.block_size; p += 16) score_positions<H, 1>(q, span, *block, p, scores + start + p);
     }
 }
 
@@ -86,19 +108,30 @@ float exponentials(float* scores, int64_t visible, float* max_out) {
     return reduce_add(sum);
 }
 
-// acc[h][d] = fma chain over keys of (p * value scale) * value, for D vectors of dimensions from d0. scores: (H, 256), weights already.
-template <int H, int D>
-void accumulate_values(const float* weights, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible, int64_t d0,
-                       float* acc_out) {
+// e^(score - max) times the value's scale; exact zeros from `visible` to `length`, where another head of the tile sees more.
+template <typename T>
+void scale_weights(float* scores, const Span<T>& span, int64_t visible, int64_t length) {
+    const Block<T>* block = span.blocks;
+    for (int64_t start = 0; start < visible; start += span.block_size, ++block)
+        for (int64_t p = 0; p < span.block_size && start + p < visible; p += 16)
+            store(scores + start + p, mul(load(scores + start + p), load(block->value_scales + p)));
+    for (int64_t j = (visible + 15) / 16 * 16; j < length; j += 16) store(scores + j, splat(0.0f));
+}
+
+// acc[h][d] = fma chain over keys of weight * value, for D vectors of dimensions from d0. weights: (H, 256). A weight of +0 leaves an
+// accumulator as it is, bit for bit: none is ever -0, since weights are not negative and the chain starts from +0.
+template <int H, int D, typename T>
+void accumulate_values(const float* weights, const Span<T>& span, int64_t length, int64_t d0, float* acc_out) {
     f32x16 acc[H][D];
     for (int h = 0; h < H; ++h)
         for (int d = 0; d < D; ++d) acc[h][d] = splat(0.0f);
-    for (int64_t start = 0; start < visible; start += block_size, ++blocks) {
-        const int64_t count = visible - start < block_size ? visible - start : block_size;
-        const int16_t* values = blocks->values + d0;
-        for (int64_t j = 0; j < count; ++j, values += head_dim) {
+    const Block<T>* block = span.blocks;
+    for (int64_t start = 0; start < length; start += span.block_size, ++block) {
+        const int64_t count = length - start < span.block_size ? length - start : span.block_size;
+        const T* values = block->values + d0;
+        for (int64_t j = 0; j < count; ++j, values += span.head_dim) {
             f32x16 value[D];
-            for (int d = 0; d < D; ++d) value[d] = to_f32(load_i16(values + 16 * d));
+            for (int d = 0; d < D; ++d) value[d] = load_numbers(values + 16 * d);
             for (int h = 0; h < H; ++h) {
                 const f32x16 weight = splat(weights[h * kSpanKeys + start + j]);
                 for (int d = 0; d < D; ++d) acc[h][d] = fma(weight, value[d], acc[h][d]);
@@ -106,28 +139,42 @@ void accumulate_values(const float* weights, int64_t head_dim, const KVBlockView
         }
     }
     for (int h = 0; h < H; ++h)
-        for (int d = 0; d < D; ++d) store(acc_out + h * head_dim + d0 + 16 * d, acc[h][d]);
+        for (int d = 0; d < D; ++d) store(acc_out + h * span.head_dim + d0 + 16 * d, acc[h][d]);
 }
 
-void scale_weights(float* scores, const KVBlockView* blocks, int64_t block_size, int64_t visible) {
-    for (int64_t start = 0; start < visible; start += block_size, ++blocks)
-        for (int64_t p = 0; p < block_size && start + p < visible; p += 16)
-            store(scores + start + p, mul(load(scores + start + p), load(blocks->value_scales + p)));
-}
-
-template <int H>
-void span_of_heads(const float* q, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible, float* max_out,
-                   float* sum_out, float* acc_out) {
+template <int H, typename T>
+void tile_of_heads(const float* q, const Span<T>& span, int64_t first, float* max_out, float* sum_out, float* acc_out) {
+    constexpr int kDims = H > 4 ? kDimTile / 2 : kDimTile;
+    const int64_t* visible = span.visible + first;
+    int64_t length = 0;
+    for (int h = 0; h < H; ++h) length = visible[h] > length ? visible[h] : length;
     alignas(64) float scores[H * kSpanKeys];
-    score_span<H>(q, head_dim, blocks, block_size, visible, scores);
+    score_span<H>(q + first * span.head_dim, span, length, scores);
     for (int h = 0; h < H; ++h) {
-        sum_out[h] = exponentials(scores + h * kSpanKeys, visible, max_out + h);
-        scale_weights(scores + h * kSpanKeys, blocks, block_size, visible);
+        sum_out[first + h] = exponentials(scores + h * kSpanKeys, visible[h], max_out + first + h);
+        scale_weights(scores + h * kSpanKeys, span, visible[h], length);
     }
+    float* acc = acc_out + first * span.head_dim;
     int64_t d = 0;
-    for (; d + 16 * kDimTile <= head_dim; d += 16 * kDimTile)
-        accumulate_values<H, kDimTile>(scores, head_dim, blocks, block_size, visible, d, acc_out);
-    for (; d < head_dim; d += 16) accumulate_values<H, 1>(scores, head_dim, blocks, block_size, visible, d, acc_out);
+    for (; d + 16 * kDims <= span.head_dim; d += 16 * kDims) accumulate_values<H, kDims>(scores, span, length, d, acc);
+    for (; d < span.head_dim; d += 16) accumulate_values<H, 1>(scores, span, length, d, acc);
+}
+
+template <typename T>
+void all_heads(const float* q, int64_t heads, const Span<T>& span, float* max_out, float* sum_out, float* acc_out) {
+    int64_t h = 0;
+    if constexpr (kHeadTile == 8) {
+        for (; h + 8 <= heads; h += 8) tile_of_heads<8>(q, span, h, max_out, sum_out, acc_out);
+        for (; h + 4 <= heads; h += 4) tile_of_heads<4>(q, span, h, max_out, sum_out, acc_out);
+        for (; h + 3 <= heads; h += 3) tile_of_heads<3>(q, span, h, max_out, sum_out, acc_out);
+    }
+    for (; h + 2 <= heads; h += 2) tile_of_heads<2>(q, span, h, max_out, sum_out, acc_out);
+    for (; h < heads; ++h) tile_of_heads<1>(q, span, h, max_out, sum_out, acc_out);
+}
+
+// Every int16 is a float exactly, so converting first changes no bit.
+void convert(const int16_t* from, int64_t count, float* to) {
+    for (int64_t i = 0; i < count; i += 16) store(to + i, to_f32(load_i16(from + i)));
 }
 
 f32x16 exp_of_difference(float a, float b) { return exp(splat(a - b)); }
@@ -151,21 +198,24 @@ void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset,
     }
 }
 
-void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, int64_t visible,
-                    float* max_out, float* sum_out, float* acc_out) {
-    for (int64_t h = 0; h < heads;) {
-        const int64_t left = heads - h;
-        const int tile = left < kHeadTile ? static_cast<int>(left) : kHeadTile;
-        const float* queries = q + h * head_dim;
-        float* acc = acc_out + h * head_dim;
-        if (tile == 1) span_of_heads<1>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
-        if (tile == 2) span_of_heads<2>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
-        if constexpr (kHeadTile > 2) {
-            if (tile == 3) span_of_heads<3>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
-            if (tile == 4) span_of_heads<4>(queries, head_dim, blocks, block_size, visible, max_out + h, sum_out + h, acc);
-        }
-        h += tile;
+void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
+                    float* scratch, float* max_out, float* sum_out, float* acc_out) {
+    int64_t length = 0;
+    for (int64_t h = 0; h < heads; ++h) length = visible[h] > length ? visible[h] : length;
+    const int64_t count = (length + block_size - 1) / block_size, numbers = block_size * head_dim;
+    if (heads < kConvertedHeads) {
+        Span<int16_t> span = {{}, block_size, head_dim, visible};
+        for (int64_t b = 0; b < count; ++b)
+            span.blocks[b] = {blocks[b].keys, blocks[b].values, blocks[b].key_scales, blocks[b].value_scales};
+        return all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
+    Span<float> span = {{}, block_size, head_dim, visible};
+    for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
+        convert(blocks[b].keys, numbers, scratch);
+        convert(blocks[b].values, numbers, scratch + numbers);
+        span.blocks[b] = {scratch, scratch + numbers, blocks[b].key_scales, blocks[b].value_scales};
+    }
+    all_heads(q, heads, span, max_out, sum_out, acc_out);
 }
 
 void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,

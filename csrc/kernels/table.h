@@ -50,10 +50,11 @@ struct KernelTable {
     // --- attention.cpp ----------------------------------------------------------------------------------------------------
     // Writes one position of one key-value head; head_dim a multiple of 16.
     void (*store_kv)(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
-    // One span (at most 256 keys, whole blocks) for `heads` query heads that share a key-value head. q: (heads, head_dim), scaled
-    // already. Keys at positions past `visible` (count within the span) are masked. Writes max, sum and accumulator per head.
+    // One span (at most 256 keys, whole blocks) for `heads` query heads, of one or more rows, that share a key-value head.
+    // q: (heads, head_dim), scaled already. Head h sees the first visible[h] keys of the span (1 to 256), the others are masked.
+    // scratch: 512 * head_dim floats, 64-byte aligned. Writes max, sum and accumulator per head.
     void (*attention_span)(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size,
-                           int64_t visible, float* max_out, float* sum_out, float* acc_out);
+                           const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out);
     // Merges span s into the running (max, sum, acc); spans are merged in ascending order.
     void (*attention_merge)(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
                             int64_t heads, int64_t head_dim);
