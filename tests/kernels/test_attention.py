@@ -24,10 +24,11 @@ def inputs(seed: int, heads: int, head_dim: int, length: int, sharpness: float =
 
 
 def int16_rows(x: Floats) -> NDArray[np.float64]:
-    """The values that a cache of int16 with one scale per row stands for."""
-    wide = x.astype(np.float64)
-    scale = np.abs(wide).max(axis=1, keepdims=True) / 32767
-    return np.asarray(np.rint(wide / np.where(scale == 0, 1, scale)) * scale)
+    """The values that a cache of int16 with one scale per row stands for, rounded as the kernels round: in float32, ties to even."""
+    largest = np.abs(x).max(axis=1, keepdims=True)
+    safe = np.where(largest == 0, np.float32(1), largest)
+    quantized = np.rint(x * (np.float32(32767) / safe))
+    return np.asarray(quantized.astype(np.float64) * (largest / np.float32(32767)).astype(np.float64))
 
 
 def truth_of(q: Floats, keys: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
