@@ -72,12 +72,14 @@ f32x16 gumbel_bound(i32x16 bits) {
 
 f32x16 scale(f32x16 logits, float max, float temperature) { return div(sub(logits, splat(max)), splat(temperature)); }
 
-// The least logit that could still reach `floor` with the greatest noise, rounded to the safe side.
-float logit_floor(float floor, float max, float temperature) {
-    const double gap = (static_cast<double>(floor) - kNoiseBound) * temperature;
-    const double magnitude = (max < 0 ? -static_cast<double>(max) : max) + (gap < 0 ? -gap : gap);
-    const double least = max + gap - 1e-6 * magnitude;
-    return least < -static_cast<double>(kLargest) ? -kLargest : static_cast<float>(least);
+// `logit + noise * temperature >= value` holds for every token that can still reach a score, and for few others. Scores are
+// (l - max) / T + g in float32; this leaves out the division and is rounded to the safe side by far more than all of them round.
+float reachable(float score, float max, float temperature) {
+    const double value = max + static_cast<double>(score) * temperature;
+    const double magnitude = (max < 0 ? -static_cast<double>(max) : max) + ((score < 0 ? -score : score) + 2 * kNoiseBound) * temperature;
+    const double least = value - 1e-5 * magnitude;
+    if (least < -static_cast<double>(kLargest)) return -kLargest;
+    return least > static_cast<double>(kLargest) ? kLargest : static_cast<float>(least);
 }
 
 struct Best {
@@ -92,25 +94,45 @@ struct Best {
     }
 };
 
-// Offers the scores of one block of the vocabulary, leaving out vectors of which no token can reach best.score.
-void offer_block(const float* logits, int64_t vocab, int64_t block, float max, float temperature, const Draw& draw, Best& best) {
-    const int64_t first = block * kBlock;
-    const PhiloxBlock words = draw_words(add(splat_i32(static_cast<int32_t>(block * 16)), lane_numbers()), draw);
-    for (int w = 0; w < 4 && first + 16 * w < vocab; ++w) {
-        const int64_t base = first + 16 * w;
-        const f32x16 x = scale(load_part(logits + base, vocab - base, -kInfinity), max, temperature);
-        if (!any(less_equal(splat(best.score), add(x, gumbel_bound(words.word[w]))))) continue;
-        alignas(64) float score[16];
-        store(score, add(x, gumbel(words.word[w])));
-        for (int i = 0; i < 16 && base + i < vocab; ++i) best.offer(score[i], base + i);
-    }
-}
+// A row of logits under one temperature and draw, and the best token so far.
+struct Search {
+    const float* logits;
+    int64_t vocab;
+    float max, temperature;
+    Draw draw;
+    Best best;
+    float noisy_floor = -kLargest;  // what logit + noise * temperature must reach
+    float plain_floor = -kLargest;  // what the logit must reach under the greatest noise
 
-bool block_can_win(const float* logits, int64_t vocab, int64_t first, float least) {
-    for (int64_t t = first; t < vocab && t < first + kBlock; t += 16)
-        if (any(less_equal(splat(least), load_part(logits + t, vocab - t, -kInfinity)))) return true;
-    return false;
-}
+    // Offers the scores of one block, leaving out vectors of which no token can reach the best.
+    void offer_block(int64_t block) {
+        const int64_t first = block * kBlock;
+        const PhiloxBlock words = draw_words(add(splat_i32(static_cast<int32_t>(block * 16)), lane_numbers()), draw);
+        for (int w = 0; w < 4 && first + 16 * w < vocab; ++w) {
+            const int64_t base = first + 16 * w;
+            const f32x16 l = load_part(logits + base, vocab - base, -kInfinity);
+            const f32x16 noisy = fma(gumbel_bound(words.word[w]), splat(temperature), l);
+            if (!any(less_equal(splat(noisy_floor), noisy))) continue;
+            alignas(64) float score[16];
+            store(score, add(scale(l, max, temperature), gumbel(words.word[w])));
+            const float before = best.score;
+            for (int i = 0; i < 16 && base + i < vocab; ++i) best.offer(score[i], base + i);
+            if (best.score > before) raise_floors();
+        }
+    }
+
+    void raise_floors() {
+        noisy_floor = reachable(best.score, max, temperature);
+        plain_floor = reachable(best.score - static_cast<float>(kNoiseBound), max, temperature);
+    }
+
+    bool block_can_win(int64_t block) const {
+        const int64_t first = block * kBlock;
+        for (int64_t t = first; t < vocab && t < first + kBlock; t += 16)
+            if (any(less_equal(splat(plain_floor), load_part(logits + t, vocab - t, -kInfinity)))) return true;
+        return false;
+    }
+};
 
 // The first token whose logit equals `wanted`; 0 when there is none (every logit is NaN).
 int64_t first_equal(const float* logits, int64_t vocab, float wanted) {
@@ -214,18 +236,13 @@ int64_t gumbel_argmax(const float* logits, int64_t vocab, float temperature, uin
     const float max = max_logit(logits, vocab);
     const int64_t likeliest = first_equal(logits, vocab, max);
     if (!is_finite(max)) return likeliest;
-    const Draw draw = {seed, choice, position};
+    Search search = {
+        .logits = logits, .vocab = vocab, .max = max, .temperature = temperature, .draw = {seed, choice, position}, .best = {}};
     // Any token's score is a floor under the winner's; the likeliest token's block gives a good one at once.
-    Best best;
-    offer_block(logits, vocab, likeliest / kBlock, max, temperature, draw, best);
-    float least = logit_floor(best.score, max, temperature);
-    for (int64_t block = 0; block * kBlock < vocab; ++block) {
-        if (!block_can_win(logits, vocab, block * kBlock, least)) continue;
-        const float before = best.score;
-        offer_block(logits, vocab, block, max, temperature, draw, best);
-        if (best.score > before) least = logit_floor(best.score, max, temperature);
-    }
-    return best.id;
+    search.offer_block(likeliest / kBlock);
+    for (int64_t block = 0; block * kBlock < vocab; ++block)
+        if (search.block_can_win(block)) search.offer_block(block);
+    return search.best.id;
 }
 
 int64_t gumbel_argmax_of(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position) {
