@@ -55,3 +55,7 @@ def test_the_python_of_the_readme_runs(smollm2_path: Path) -> None:
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_figures_are_those_of_the_committed_results() -> None:
+    subprocess.run([sys.executable, ROOT / "docs" / "generate_figures.py", "--check"], check=True)
