@@ -28,7 +28,7 @@ void require(bool holds, const char* rule, T value) {
 
 void check(const SamplerSettings& s) {
     require(s.vocab >= 1 && s.vocab < kMaxVocab, "vocab_size must be at least 1 and below 16777216", s.vocab);
-    require(std::isfinite(s.temperature) && s.temperature >= 0, "temperature must be finite and at least 0", s.temperature);
+    require(s.temperature >= 0 && s.temperature <= kMaxTemperature, "temperature must be between 0 and 1000000", s.temperature);
     require(s.top_p > 0 && s.top_p <= 1, "top_p must be above 0 and at most 1", s.top_p);
     require(s.top_k >= 0, "top_k must be at least 0", s.top_k);
     require(s.min_p >= 0 && s.min_p <= 1, "min_p must be between 0 and 1", s.min_p);

@@ -29,6 +29,8 @@
 
 namespace swiftsure {
 
+constexpr float kMaxTemperature = 1e6f;  // keeps temperature times noise far from the end of float32
+
 struct SamplerSettings {
     int64_t vocab = 0;
     float temperature = 0;  // 0: greedy

@@ -4,7 +4,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unordered_map.h>
 
-#include <cmath>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -45,7 +44,8 @@ int64_t argmax(const std::string& isa, InArray<float, 1> logits) {
 int64_t gumbel_argmax(const std::string& isa, InArray<float, 1> logits, float temperature, uint64_t seed, uint32_t choice,
                       uint32_t position) {
     const KernelTable& kernels = kernels_for(isa, logits);
-    if (!(temperature > 0) || !std::isfinite(temperature)) throw std::invalid_argument("temperature must be finite and above 0");
+    if (!(temperature > 0 && temperature <= kMaxTemperature))
+        throw std::invalid_argument("temperature must be above 0 and at most 1000000");
     nb::gil_scoped_release release;
     const FloatMode ieee;
     return kernels.gumbel_argmax(logits.data(), size(logits), temperature, seed, choice, position);

@@ -309,8 +309,9 @@ def test_top_log_probabilities_of_equal_logits_come_by_id() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "rule"),
     [
-        ("temperature", math.nan, "temperature must be finite and at least 0, got nan"),
-        ("temperature", -1.0, "temperature must be finite and at least 0, got -1"),
+        ("temperature", math.nan, "temperature must be between 0 and 1000000, got nan"),
+        ("temperature", -1.0, "temperature must be between 0 and 1000000, got -1"),
+        ("temperature", math.inf, "temperature must be between 0 and 1000000, got inf"),
         ("top_p", 0.0, "top_p must be above 0 and at most 1, got 0"),
         ("top_p", -1.0, "top_p must be above 0 and at most 1, got -1"),
         ("top_k", -3, "top_k must be at least 0, got -3"),
