@@ -103,7 +103,7 @@ def load(
     threads: None: the physical cores that this process may use. context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
     without: levers to leave off. offline: never touch the network. progress: called with bytes done and bytes in all
-    while a file is fetched or hashed.
+    while a file is fetched or hashed, and again while weights are packed.
 
     Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
     """
@@ -119,7 +119,7 @@ def load(
         with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
             with phases.timed("pack_s"):
-                backend = _cpu_backend(opened, plan)
+                backend = _cpu_backend(opened, plan, progress)
             try:
                 with phases.timed("tokenizer_s"):
                     tokenizer.result()
@@ -239,7 +239,7 @@ def _open(model: str | Path, *, offline: bool, progress: Progress | None) -> Mod
     return open_model(resolve(model, offline=offline, progress=progress))
 
 
-def _cpu_backend(model: Model, plan: Plan) -> Backend:
+def _cpu_backend(model: Model, plan: Plan, progress: Progress | None) -> Backend:
     from swiftsure.engine.cpu import CPUBackend
 
     return CPUBackend(
@@ -250,6 +250,7 @@ def _cpu_backend(model: Model, plan: Plan) -> Backend:
         kv_blocks=plan.memory.kv_blocks,
         max_rows=MAX_ROWS,
         max_logit_rows=MAX_LOGIT_ROWS,
+        progress=progress,
     )
 
 
