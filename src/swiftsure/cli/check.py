@@ -38,7 +38,7 @@ def check(
     name = options.chosen_model(model, model_option)
     from swiftsure.engine.loading import check as check_mode
 
-    with ProgressBar() as progress:
+    with ProgressBar("loading") as progress:
         result = check_mode(
             name,
             mode,
@@ -48,7 +48,7 @@ def check(
             isa=isa,
             without=options.split_names(without),
             offline=offline,
-            progress=progress.phase("fetching"),
+            progress=progress,
         )
     if json_output:
         facts = result.to_dict()

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -41,11 +41,15 @@ def count_text(count: int) -> str:
 
 
 class ProgressBar:
-    """Called with (phase, done, total) as work proceeds; draws on a terminal once a phase has taken a second."""
+    """A callback for (bytes done, bytes in all) that draws on a terminal once a piece of work has taken a second.
 
-    def __init__(self) -> None:
-        self._phase = ""
-        self._started = 0.0
+    A smaller ``done`` than before begins another piece of work.
+    """
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._started = time.monotonic()
+        self._done = 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
@@ -55,19 +59,16 @@ class ProgressBar:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._clear()
 
-    def phase(self, name: str) -> Callable[[int, int | None], None]:
-        """A callback for work that reports (done, total) only."""
-        return lambda done, total: self(name, done, total)
-
-    def __call__(self, phase: str, done: int, total: int | None) -> None:
-        if phase != self._phase:
+    def __call__(self, done: int, total: int) -> None:
+        if done < self._done:
             self._clear()
-            self._phase, self._started = phase, time.monotonic()
+            self._started = time.monotonic()
+        self._done = done
         if self._bar is None:
             if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
                 return
             self._bar = _new_bar()
-            self._task = self._bar.add_task(phase, total=total)
+            self._task = self._bar.add_task(self._title, total=total)
             self._bar.start()
         if self._task is not None:
             self._bar.update(self._task, completed=done, total=total)

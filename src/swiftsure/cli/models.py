@@ -49,8 +49,8 @@ def pull(model: options.ModelArgument = None, force: Force = False, json_output:
     """Fetch a model into the cache and check its digest."""
     from swiftsure.models.catalogue import pull as pull_files
 
-    with ProgressBar() as progress:
-        files = pull_files(options.chosen_model(model, None), force=force, progress=progress.phase("fetching"))
+    with ProgressBar("fetching") as progress:
+        files = pull_files(options.chosen_model(model, None), force=force, progress=progress)
     _print_files(files, json_output)
     return 0
 
@@ -61,8 +61,8 @@ def info(model: options.ModelArgument = None, offline: options.OfflineOption = F
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.model import describe
 
-    with ProgressBar() as progress:
-        facts = describe(resolve(options.chosen_model(model, None), offline=offline, progress=progress.phase("fetching")))
+    with ProgressBar("fetching") as progress:
+        facts = describe(resolve(options.chosen_model(model, None), offline=offline, progress=progress))
     if json_output:
         _print_json(facts)
     else:
@@ -78,8 +78,8 @@ def verify(model: options.ModelArgument = None, json_output: options.JsonFlag = 
     """
     from swiftsure.models.catalogue import verify as verify_files
 
-    with ProgressBar() as progress:
-        files = verify_files(options.chosen_model(model, None), progress=progress.phase("hashing"))
+    with ProgressBar("hashing") as progress:
+        files = verify_files(options.chosen_model(model, None), progress=progress)
     _print_files(files, json_output)
     return 0
 

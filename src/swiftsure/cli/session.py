@@ -45,7 +45,7 @@ def load(request: LoadRequest) -> LLM:
     """Loads the model, with a progress bar when that takes long."""
     import swiftsure
 
-    with ProgressBar() as progress:
+    with ProgressBar("loading") as progress:
         return swiftsure.load(
             request.model,
             mode=request.mode,
@@ -55,7 +55,7 @@ def load(request: LoadRequest) -> LLM:
             isa=request.isa,
             without=request.without,
             offline=request.offline,
-            progress=progress.phase("fetching"),
+            progress=progress,
         )
 
 
