@@ -6,9 +6,12 @@ import json
 import re
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runner import Run, start
+
+from swiftsure import LLM, Activation, ContractError, Stream
 
 VALUE = r"[^\s=]\S*"
 ACTIVE = re.compile(
@@ -167,6 +170,40 @@ def test_a_fallback_is_open_and_still_exits_three_unless_allowed(swiftsure: Run,
     assert kinds == ["NOT ACTIVE", "FALLBACK", "ACTIVE", "EXIT"]
     assert re.fullmatch(rf"FALLBACK from=fast to=default reason={VALUE}", result.line("FALLBACK "))
     assert result.out
+
+
+def test_a_broken_contract_stops_the_run_and_falls_back_only_openly(swiftsure: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = LLM.stream
+
+    def stream(llm: LLM, *arguments: Any, **values: Any) -> Stream:
+        if llm.mode == "exact":
+            raise ContractError("a digest differs")
+        return sound(llm, *arguments, **values)
+
+    monkeypatch.setattr(LLM, "stream", stream)
+    broken = swiftsure("run", tiny, "-p", PROMPT, "--mode", "exact", "--max-tokens", "4")
+    assert (broken.code, broken.out) == (1, "")
+    assert "status=failed" in broken.line("EXIT ")
+    assert broken.line("error: ") == "error: a digest differs"
+    fallen = swiftsure("run", tiny, "-p", PROMPT, "--mode", "exact", "--max-tokens", "4", "--on-fail", "default")
+    assert fallen.code == 3
+    assert fallen.line("FALLBACK ") == "FALLBACK from=exact to=default reason=a_digest_differs"
+    assert fallen.err.splitlines()[-1].startswith("EXIT mode=default status=ok")
+    assert fallen.out
+
+
+def test_missing_evidence_is_unproved_and_exits_three(swiftsure: Run, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Activation, "unproved", ("lever speculation: 3 occasions but drafted=0",))
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "exact", "--max-tokens", "4")
+    assert result.code == 3
+    assert "status=unproved" in result.line("EXIT ")
+    assert "drafted=0" in result.line("error: ")
+
+
+def test_a_record_that_cannot_be_written_is_an_error_with_its_path(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--max-tokens", "2", "--record", "/proc/nowhere/run.json")
+    assert result.code == 1
+    assert "/proc/nowhere" in result.line("error: ")
 
 
 def test_ctrl_c_in_the_middle_ends_with_a_clear_line_and_exit_code_one(endless: Path) -> None:

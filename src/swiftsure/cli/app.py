@@ -66,6 +66,9 @@ def run_command(argv: list[str]) -> int:
         return 1
     except ClickException as error:
         return _usage_error(error)
+    except OSError as error:  # a record or report that cannot be written, a disk that is full
+        print(f"error: {error.filename or 'the system'}: {error.strerror or error}", file=sys.stderr)
+        return 1
     return code if isinstance(code, int) else 0
 
 
