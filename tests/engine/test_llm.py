@@ -172,8 +172,15 @@ def test_logits_refuse_what_does_not_fit(llm):
         llm.logits([0] * 257)
     with pytest.raises(UsageError, match="at least 1 token"):
         llm.logits([])
-    with pytest.raises(UsageError, match=f"got {VOCAB}"):
-        llm.logits([VOCAB])
+    for bad, message in (
+        ([VOCAB], f"got {VOCAB}"),
+        ([2**40], f"got {2**40}"),
+        ([1.5], "got 1.5"),
+        (np.ones(2), "float64"),
+        ("ab", "got str"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            llm.logits(bad)
 
 
 def test_generation_stops_at_the_edge_of_the_context(llm):

@@ -35,8 +35,7 @@ def prompt_ids(model: Model, prompt: Any, *, context: int) -> NDArray[np.int32]:
     it are special tokens. Messages go through the model's chat template, where what a message says is always plain text.
     Raises UsageError, TemplateError or ContextLengthError.
     """
-    ids = as_ids(_encode(model, prompt))
-    check_ids(ids, vocab_size=model.config.vocab_size)
+    ids = token_ids(_encode(model, prompt), vocab_size=model.config.vocab_size)
     if len(ids) >= context:
         raise ContextLengthError(
             f"the prompt has {len(ids)} tokens; the context of {context} tokens takes a prompt of at most {context - 1}"
@@ -44,42 +43,37 @@ def prompt_ids(model: Model, prompt: Any, *, context: int) -> NDArray[np.int32]:
     return ids
 
 
-def check_ids(ids: NDArray[np.int32], *, vocab_size: int) -> None:
-    """Raises UsageError unless there is an id and all are in the vocabulary."""
+def token_ids(ids: Any, *, vocab_size: int) -> NDArray[np.int32]:
+    """Checked ids ``(n,)`` of a list or an array. Raises UsageError unless there is one and all are integers in the vocabulary."""
+    if isinstance(ids, np.ndarray):
+        if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+            raise UsageError(f"token ids must be a one-dimensional array of integers, got {ids.ndim} dimensions of {ids.dtype}")
+    elif not _is_list(ids):
+        raise UsageError(f"token ids must be a list or an array of integers, got {type(ids).__name__}")
+    else:
+        for value in ids:
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+                raise UsageError(f"a list prompt must hold messages or integer token ids, got {value!r}")
     if not len(ids):
         raise UsageError("a prompt must have at least 1 token, got none")
-    bad = ids[(ids < 0) | (ids >= vocab_size)]
-    if len(bad):
-        raise UsageError(f"token ids must be at least 0 and below the vocabulary size {vocab_size}, got {bad[0]}")
+    for bad in (int(min(ids)), int(max(ids))):  # as Python's integers: none is too large to be seen
+        if not 0 <= bad < vocab_size:
+            raise UsageError(f"token ids must be at least 0 and below the vocabulary size {vocab_size}, got {bad}")
+    return as_ids(ids)
 
 
-def _encode(model: Model, prompt: Any) -> Sequence[int] | NDArray[np.integer[Any]]:
+def _encode(model: Model, prompt: Any) -> Any:
     if isinstance(prompt, str):
         if not prompt:
             raise UsageError("a prompt must not be empty")
         tokenizer = model.tokenizer
         return [*tokenizer.prefix_ids, *tokenizer.encode(prompt, special=True)]
-    if isinstance(prompt, np.ndarray):
-        if prompt.ndim != 1 or not np.issubdtype(prompt.dtype, np.integer):
-            raise UsageError(f"token ids must be a one-dimensional array of integers, got {prompt.ndim} dimensions of {prompt.dtype}")
-        return _int32(prompt.tolist())
-    if not _is_list(prompt) or not prompt:
-        raise UsageError("a prompt must not be empty" if _is_list(prompt) else f"a prompt must be text, messages or ids, got {prompt!r}")
-    if all(isinstance(item, Mapping) for item in prompt):
-        return model.encode_chat([_message(i, message) for i, message in enumerate(prompt)])
-    return _int32(prompt)
-
-
-def _int32(ids: Sequence[Any]) -> list[int]:
-    out = []
-    for value in ids:
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise UsageError(f"a list prompt must hold messages or integer token ids, got {value!r}")
-        number = int(value)
-        if not -(2**31) <= number < 2**31:
-            raise UsageError(f"token ids must be at least 0 and below the vocabulary size, got {number}")
-        out.append(number)
-    return out
+    if _is_list(prompt):
+        if not prompt:
+            raise UsageError("a prompt must not be empty")
+        if all(isinstance(item, Mapping) for item in prompt):
+            return model.encode_chat([_message(i, message) for i, message in enumerate(prompt)])
+    return prompt
 
 
 def _message(index: int, message: Message) -> dict[str, Any]:

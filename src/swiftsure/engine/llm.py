@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Self, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.engine import inputs
 from swiftsure.engine.activation import Activation, lever_states
 from swiftsure.engine.backend import Backend
 from swiftsure.engine.engine import Engine
-from swiftsure.engine.inputs import Prompt, check_ids, is_batch, prompt_ids
+from swiftsure.engine.inputs import Prompt, is_batch, prompt_ids
 from swiftsure.engine.memory import MemoryPlan
-from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
+from swiftsure.engine.request import Generation, LogitsCallback, Request
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingFields, SamplingParams
 from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
@@ -128,10 +129,7 @@ class LLM:
 
         Raises UsageError for bad ids and ContextLengthError for more than the context holds.
         """
-        ids = as_ids(token_ids)
-        if ids.ndim != 1:
-            raise UsageError(f"token ids must be one-dimensional, got {ids.ndim} dimensions")
-        check_ids(ids, vocab_size=self.backend.vocab_size)
+        ids = inputs.token_ids(token_ids, vocab_size=self.backend.vocab_size)
         if len(ids) > self.memory.context:
             raise ContextLengthError(f"{len(ids)} tokens do not fit the context of {self.memory.context} tokens")
         with self._lock:

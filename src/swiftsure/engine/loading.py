@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from swiftsure.engine.activation import Activation, lever_states, require_available, resolve_mode
 from swiftsure.engine.evidence import Evidence
-from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
+from swiftsure.engine.memory import MemoryPlan, available_memory, kv_bytes_per_token, plan_memory
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
 from swiftsure.errors import CapacityError, NotActiveError, UsageError
 from swiftsure.models.schedule import Schedule
@@ -166,7 +166,7 @@ def check(
             memory=plan.memory if plan else None,
             schedule=costs,
             bytes_per_token=sum(cost.weight_bytes for cost in costs),
-            advice=tuple(f"{spec.name}: {spec.promise}; suits: {spec.suits}" for spec in MODES.values() if spec.reason is None),
+            advice=_advice(sum(cost.weight_bytes for cost in costs), kv_bytes_per_token(opened.schedule()), opened.config.context_length),
             pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
         )
 
@@ -252,6 +252,16 @@ def _cpu_backend(model: Model, plan: Plan, progress: Progress | None) -> Backend
         max_logit_rows=MAX_LOGIT_ROWS,
         progress=progress,
     )
+
+
+def _advice(weight_bytes: int, kv_bytes: int, context: int) -> tuple[str, ...]:
+    """Which mode suits what must be preserved, and what limits a run of this model."""
+    modes = [f"{spec.name}: {spec.promise}; suits: {spec.suits}" for spec in MODES.values() if spec.reason is None]
+    turn = weight_bytes // kv_bytes  # the position from which a token reads more keys and values than weights
+    limit = f"limit: alone, each new token reads {weight_bytes / 1e6:.1f} MB of weights, which exact shares among the tokens of a pass"
+    if turn < context:
+        limit += f"; from position {turn} on it reads more keys and values than weights"
+    return (*modes, limit)
 
 
 def _threads(threads: int | None) -> int:
