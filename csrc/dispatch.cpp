@@ -27,9 +27,10 @@ const std::vector<std::string>& supported_isas() {
         std::vector<std::string> found;
 #if defined(__x86_64__)
         __builtin_cpu_init();
-        const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-        const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+        [[maybe_unused]] const bool avx2 =
+            __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+        [[maybe_unused]] const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 #ifdef SWIFTSURE_HAS_avx512_vnni
         if (avx512 && __builtin_cpu_supports("avx512vnni")) found.emplace_back("avx512_vnni");
 #endif
