@@ -53,7 +53,7 @@ def prove(
     context: options.ContextOption = None,
     isa: options.IsaOption = None,
 ) -> int:
-    """Show how much faster each mode is, and whether it is the same model.
+    """Is it the same model, and how much faster?
 
     Runs every mode that can engage here on one workload, compares the bits of all logits with those of default, times the modes
     alternating, prints a table with a verdict for each and writes a report.
