@@ -5,7 +5,7 @@
 
 namespace swiftsure {
 
-constexpr int64_t kGroup = 32;             // activations that share a scale; also the weight group of Q4_0, Q4_1 and Q8_0
+constexpr int64_t kGroup = 32;              // activations that share a scale; also the weight group of Q4_0, Q4_1 and Q8_0
 constexpr int64_t kGroupPayloadBytes = 64;  // 32 values of two bytes, in the order the instruction set's kernel wants them
 
 // One row. The payload's byte order is private to the instruction set (16-bit integers, or a plane of high and one of low digits).

@@ -9,10 +9,10 @@ namespace swiftsure::SWIFTSURE_ISA {
 
 void quantize_row(const float* x, int64_t k, ActivationRow out);
 void unpack_activations(const uint8_t* payload, int16_t* q);
-void matmul_quantized(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out,
-                      int64_t out_stride, bool accumulate);
-void matmul_float(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin, int64_t strip_end,
-                  float* out, int64_t out_stride, bool accumulate);
+void matmul_quantized(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out, int64_t out_stride,
+                      bool accumulate);
+void matmul_float(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin, int64_t strip_end, float* out,
+                  int64_t out_stride, bool accumulate);
 void unpack_row(const PackedMatrix& w, int64_t n, float* out);
 
 void rmsnorm(const float* x, const float* weight, float* out, int64_t width, float eps);
@@ -22,10 +22,10 @@ void silu_mul(const float* gate, const float* up, float* out, int64_t width);
 void add_rows(const float* a, const float* b, float* out, int64_t width);
 
 void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
-void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size,
-                    const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out);
-void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
-                     int64_t heads, int64_t head_dim);
+void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
+                    float* scratch, float* max_out, float* sum_out, float* acc_out);
+void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,
+                     int64_t head_dim);
 void attention_finish(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim);
 
 float max_logit(const float* logits, int64_t vocab);

@@ -34,8 +34,8 @@ struct KernelTable {
     void (*matmul_quantized)(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out,
                              int64_t out_stride, bool accumulate);
     // The same for F32, F16 and BF16 weights: lanes over output rows, k ascending, one fma each.
-    void (*matmul_float)(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin,
-                         int64_t strip_end, float* out, int64_t out_stride, bool accumulate);
+    void (*matmul_float)(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin, int64_t strip_end,
+                         float* out, int64_t out_stride, bool accumulate);
     // Row `n` of a packed matrix as floats (embedding look-up): out[k], exact.
     void (*unpack_row)(const PackedMatrix& w, int64_t n, float* out);
 
@@ -67,8 +67,7 @@ struct KernelTable {
     // argmax over tokens of (logits[t] - max) / temperature + gumbel(seed, choice, position, t).
     int64_t (*gumbel_argmax)(const float* logits, int64_t vocab, float temperature, uint64_t seed, uint32_t choice, uint32_t position);
     // The same over `count` candidates in any order, `scaled` being (logits[t] - max) / temperature; -1 when none can be chosen.
-    int64_t (*gumbel_argmax_of)(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice,
-                                uint32_t position);
+    int64_t (*gumbel_argmax_of)(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position);
     // Ids of the logits >= least, ascending; returns how many. ids has room for vocab.
     int64_t (*select_at_least)(const float* logits, int64_t vocab, float least, int32_t* ids);
     void (*scale_logits)(const float* logits, int64_t count, float max, float temperature, float* out);  // (l - max) / temperature

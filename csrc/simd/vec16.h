@@ -5,7 +5,8 @@
 // the only thing an instruction set may change is speed.
 //
 // Rules for code that uses these types:
-//  * no std:: templates in kernel files: an inline function compiled with AVX-512 flags could be the copy that the linker keeps for everyone;
+//  * no std:: templates in kernel files: an inline function compiled with AVX-512 flags could be the copy that the linker keeps for
+//  everyone;
 //  * min and max follow MINPS/MAXPS: `a < b ? a : b`, `a > b ? a : b` (the second operand when either is NaN);
 //  * round_to_i32 rounds to nearest even and needs |x| < 2^31.
 #pragma once

@@ -5,9 +5,15 @@
 
 namespace swiftsure::SWIFTSURE_ISA {
 
-struct f32x16 { __m256 lo, hi; };
-struct i32x16 { __m256i lo, hi; };
-struct mask16 { __m256i lo, hi; };  // all ones or all zeros per 32-bit lane
+struct f32x16 {
+    __m256 lo, hi;
+};
+struct i32x16 {
+    __m256i lo, hi;
+};
+struct mask16 {
+    __m256i lo, hi;
+};  // all ones or all zeros per 32-bit lane
 
 inline f32x16 splat(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 inline i32x16 splat_i32(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
@@ -24,7 +30,10 @@ inline i32x16 load_i8(const int8_t* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))};
 }
-inline void store(float* p, f32x16 a) { _mm256_storeu_ps(p, a.lo); _mm256_storeu_ps(p + 8, a.hi); }
+inline void store(float* p, f32x16 a) {
+    _mm256_storeu_ps(p, a.lo);
+    _mm256_storeu_ps(p + 8, a.hi);
+}
 inline void store_i32(int32_t* p, i32x16 a) {
     __m256i* q = reinterpret_cast<__m256i*>(p);
     _mm256_storeu_si256(q, a.lo);
@@ -68,14 +77,24 @@ inline __m256i mul_high_u32_half(__m256i a, __m256i b) {
     return _mm256_blend_epi32(even, odd, 0xAA);
 }
 inline i32x16 mul_high_u32(i32x16 a, i32x16 b) { return {mul_high_u32_half(a.lo, b.lo), mul_high_u32_half(a.hi, b.hi)}; }
-template <int n> inline i32x16 shift_left(i32x16 a) { return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)}; }
-template <int n> inline i32x16 shift_right(i32x16 a) { return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)}; }
-template <int n> inline i32x16 shift_right_signed(i32x16 a) { return {_mm256_srai_epi32(a.lo, n), _mm256_srai_epi32(a.hi, n)}; }
+template <int n>
+inline i32x16 shift_left(i32x16 a) {
+    return {_mm256_slli_epi32(a.lo, n), _mm256_slli_epi32(a.hi, n)};
+}
+template <int n>
+inline i32x16 shift_right(i32x16 a) {
+    return {_mm256_srli_epi32(a.lo, n), _mm256_srli_epi32(a.hi, n)};
+}
+template <int n>
+inline i32x16 shift_right_signed(i32x16 a) {
+    return {_mm256_srai_epi32(a.lo, n), _mm256_srai_epi32(a.hi, n)};
+}
 
 inline f32x16 as_f32(i32x16 a) { return {_mm256_castsi256_ps(a.lo), _mm256_castsi256_ps(a.hi)}; }
 inline i32x16 as_i32(f32x16 a) { return {_mm256_castps_si256(a.lo), _mm256_castps_si256(a.hi)}; }
 
-template <int predicate> inline mask16 compare(f32x16 a, f32x16 b) {
+template <int predicate>
+inline mask16 compare(f32x16 a, f32x16 b) {
     return {_mm256_castps_si256(_mm256_cmp_ps(a.lo, b.lo, predicate)), _mm256_castps_si256(_mm256_cmp_ps(a.hi, b.hi, predicate))};
 }
 inline mask16 less(f32x16 a, f32x16 b) { return compare<_CMP_LT_OQ>(a, b); }

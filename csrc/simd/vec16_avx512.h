@@ -5,9 +5,15 @@
 
 namespace swiftsure::SWIFTSURE_ISA {
 
-struct f32x16 { __m512 v; };
-struct i32x16 { __m512i v; };
-struct mask16 { __mmask16 v; };
+struct f32x16 {
+    __m512 v;
+};
+struct i32x16 {
+    __m512i v;
+};
+struct mask16 {
+    __mmask16 v;
+};
 
 inline f32x16 splat(float x) { return {_mm512_set1_ps(x)}; }
 inline i32x16 splat_i32(int32_t x) { return {_mm512_set1_epi32(x)}; }
@@ -42,9 +48,18 @@ inline i32x16 mul_high_u32(i32x16 a, i32x16 b) {
 inline i32x16 bit_and(i32x16 a, i32x16 b) { return {_mm512_and_si512(a.v, b.v)}; }
 inline i32x16 bit_or(i32x16 a, i32x16 b) { return {_mm512_or_si512(a.v, b.v)}; }
 inline i32x16 bit_xor(i32x16 a, i32x16 b) { return {_mm512_xor_si512(a.v, b.v)}; }
-template <int n> inline i32x16 shift_left(i32x16 a) { return {_mm512_slli_epi32(a.v, n)}; }
-template <int n> inline i32x16 shift_right(i32x16 a) { return {_mm512_srli_epi32(a.v, n)}; }
-template <int n> inline i32x16 shift_right_signed(i32x16 a) { return {_mm512_srai_epi32(a.v, n)}; }
+template <int n>
+inline i32x16 shift_left(i32x16 a) {
+    return {_mm512_slli_epi32(a.v, n)};
+}
+template <int n>
+inline i32x16 shift_right(i32x16 a) {
+    return {_mm512_srli_epi32(a.v, n)};
+}
+template <int n>
+inline i32x16 shift_right_signed(i32x16 a) {
+    return {_mm512_srai_epi32(a.v, n)};
+}
 
 inline f32x16 as_f32(i32x16 a) { return {_mm512_castsi512_ps(a.v)}; }
 inline i32x16 as_i32(f32x16 a) { return {_mm512_castps_si512(a.v)}; }

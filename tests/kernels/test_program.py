@@ -291,7 +291,7 @@ def test_flush_to_zero_set_by_a_foreign_library_changes_no_bit(tmp_path: Path, i
     if compiler is None:
         pytest.skip("needs g++ to build such a library")
     source, library = tmp_path / "fast.cpp", tmp_path / "libfast.so"
-    source.write_text("extern \"C\" int nothing() { return 0; }\n")
+    source.write_text('extern "C" int nothing() { return 0; }\n')
     subprocess.run([compiler, "-shared", "-fPIC", "-ffast-math", str(source), "-o", str(library)], check=True)
     command = [sys.executable, "-W", "ignore", "-c", FLUSHED_PROCESS, str(library), isa]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
