@@ -1,5 +1,6 @@
 // One row of a packed matrix as floats, for embedding look-ups. Exact but for Q4_1, where scale * nibble + minimum is rounded once.
 #include "kernels/families.h"
+#include "kernels/strip_out.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
 namespace {
@@ -34,7 +35,7 @@ void unpack_blocks(const PackedMatrix& w, const uint8_t* strip, int64_t lane, fl
         const f32x16 minimum = splat(has_minimum ? half_lane(strip + scales + kScaleBytes, lane) : 0.0f);
         for (int64_t half = 0; half < 32; half += 16) {
             const f32x16 product = mul(to_f32(load_i32(integers + half)), scale);
-            store(out + c + half, has_minimum ? add(product, minimum) : product);
+            store(out + c + half, canonical_nan(has_minimum ? add(product, minimum) : product));
         }
     }
 }
