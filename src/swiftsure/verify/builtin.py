@@ -1,4 +1,4 @@
-"""The built-in workload: fourteen prompts in six kinds, half greedy and half sampled, two of them of about 2,000 tokens.
+"""The built-in workload: twelve prompts in six kinds, half greedy and half sampled, two of them of about 2,000 tokens.
 
 The texts are original. The rate-limiter task is the one that fast services are compared with in public: a whole Python module of about
 2,000 tokens, nothing truncated; the default size takes its first 256 tokens, ``full`` all 2,000.
@@ -35,14 +35,12 @@ def builtin_workload(*, full: bool = False) -> tuple[Prompt, ...]:
         _sampled("limiter-sampled", "rate_limiter", RATE_LIMITER, limiter, 12),
         _greedy("chat-sky", "chat", "Why is the sky blue at noon and red in the evening? Explain it to a ten-year-old.", new),
         _sampled("chat-move", "chat", "I am moving to another city in four weeks. What should I do in which week?", new, 13),
-        _greedy("chat-bread", "chat", "My bread did not rise. What are the likely reasons, and how do I find out which one it was?", new),
         _sampled("summary-long", "summary", summary, new, 14),
         _greedy("summary-short", "summary", abstract, new),
         _greedy("json-orders", "json", orders, new),
         _sampled("json-visit", "json", visit, new, 15),
         _greedy("writing-story", "writing", "Write a short story about a lighthouse keeper who repairs radios.", writing),
         _sampled("writing-letter", "writing", "Write a letter from a retired engineer to the bridge she once built.", writing, 16),
-        _sampled("writing-poem", "writing", "Write a poem of four stanzas about a market at dawn.", writing, 17),
     )
 
 

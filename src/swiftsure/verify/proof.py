@@ -13,34 +13,79 @@ from swiftsure.verify.workload import Prompt
 
 PASSES = {
     "again": "default a second time (A against A)",
-    "cold": "with nothing remembered",
-    "warm": "the same prompt again, on what the cold pass left in the stores",
+    "cold": "alone, with nothing remembered",
+    "together": "in company: several requests at once, with nothing remembered",
+    "warm": "the same requests at once again, on what that left in the stores",
 }
+GROUP = 4
+GROUP_TOKENS = 2600
+"""Requests that run together: at most so many, and so many new tokens, which bounds the rows of logits on the disk."""
 
 
-def generate(client: WorkerClient, prompt: Prompt, *, clear: bool, logits: Path | None = None) -> dict[str, Any]:
-    """Runs one prompt in a worker; see ``worker.Worker.generate`` for the answer."""
-    path = None if logits is None else str(logits)
-    return client.ask("generate", messages=list(prompt.chat()), sampling=prompt.sampling(), clear=clear, logits=path)
+def generate(client: WorkerClient, prompts: Sequence[Prompt], *, clear: bool, logits: Sequence[Path] | None = None) -> list[dict[str, Any]]:
+    """Runs prompts in a worker, at once where there are several; see ``worker.describe`` for an answer."""
+    requests = [
+        {"messages": list(prompt.chat()), "sampling": prompt.sampling(), "logits": None if logits is None else str(logits[i])}
+        for i, prompt in enumerate(prompts)
+    ]
+    results: list[dict[str, Any]] = client.ask("generate", requests=requests, clear=clear)["results"]
+    return results
 
 
-def prove_prompt(prompt: Prompt, runs: Mapping[str, ModeRun], folder: Path) -> dict[str, Any]:
-    """Compares every pass of every running mode with default's first pass, and returns that one's answer. Uses two files in ``folder``."""
-    base = runs[BASE]
-    truth_file, other_file = folder / "base.f32", folder / "other.f32"
-    truth = generate(base.worker(), prompt, clear=True, logits=truth_file)
-    passes = [(base, "again")] + [(run, name) for run in runs.values() if run is not base for name in ("cold", "warm")]
-    for run, name in passes:
-        if not run.running:
-            continue
-        try:
-            answer = generate(run.worker(), prompt, clear=name != "warm", logits=other_file)
-        except WorkerError as error:
-            run.break_off(error)
-            continue
-        comparison = compare_logit_files(truth_file, other_file, vocab_size=base.loaded["vocab_size"])
-        run.proof.add(name, comparison, _failure(f"prompt {prompt.name}, {name} pass", comparison, truth, answer))
-    return truth
+def groups(prompts: Sequence[Prompt]) -> list[list[Prompt]]:
+    """Cuts a workload into neighbours that run together."""
+    found: list[list[Prompt]] = []
+    for prompt in prompts:
+        last = found[-1] if found else []
+        if found and len(last) < GROUP and sum(p.max_tokens for p in last) + prompt.max_tokens <= GROUP_TOKENS:
+            last.append(prompt)
+        else:
+            found.append([prompt])
+    return found
+
+
+def prove_group(prompts: Sequence[Prompt], runs: Mapping[str, ModeRun], folder: Path) -> list[dict[str, Any]]:
+    """Compares every pass of every running mode with default's first pass, and returns that one's answers. Its files lie in ``folder``."""
+    truth_files = [folder / f"truth-{i}.f32" for i in range(len(prompts))]
+    truths = []
+    for prompt, file in zip(prompts, truth_files, strict=True):
+        truth = generate(runs[BASE].worker(), [prompt], clear=True, logits=[file])[0]
+        for run in runs.values():
+            name = "again" if run.name == BASE else "cold"
+            _compare(run, name, [prompt], truths=[truth], truth_files=[file], vocab_size=runs[BASE].loaded["vocab_size"])
+        truths.append(truth)
+    for run in runs.values():
+        if run.name != BASE:
+            for name in ("together", "warm"):
+                _compare(run, name, prompts, truths=truths, truth_files=truth_files, vocab_size=runs[BASE].loaded["vocab_size"])
+    for file in truth_files:
+        file.unlink()
+    return truths
+
+
+def _compare(
+    run: ModeRun,
+    name: str,
+    prompts: Sequence[Prompt],
+    *,
+    truths: Sequence[Mapping[str, Any]],
+    truth_files: Sequence[Path],
+    vocab_size: int,
+) -> None:
+    """Runs one pass of a mode and adds what it finds to the mode's proof. A worker that breaks takes its mode out of the run."""
+    if not run.running:
+        return
+    files = [file.with_suffix(".other") for file in truth_files]
+    try:
+        answers = generate(run.worker(), prompts, clear=name != "warm", logits=files)
+        for prompt, truth, answer, truth_file, file in zip(prompts, truths, answers, truth_files, files, strict=True):
+            comparison = compare_logit_files(truth_file, file, vocab_size=vocab_size)
+            run.proof.add(name, comparison, _failure(f"prompt {prompt.name}, {name} pass", comparison, truth, answer))
+    except WorkerError as error:
+        run.break_off(error)
+    finally:
+        for file in files:
+            file.unlink(missing_ok=True)
 
 
 def _failure(where: str, comparison: BitComparison, truth: Mapping[str, Any], answer: Mapping[str, Any]) -> str | None:

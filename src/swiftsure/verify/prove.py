@@ -1,7 +1,8 @@
 """The main job: runs each mode on a workload and answers, per mode, whether it is still the same model and what a user gains.
 
 Each mode lives in a worker process of its own. First the proof, untimed: default runs every prompt twice (A against A), every other mode
-twice (with nothing remembered, and again on what that left behind), and all logits of all generated positions are compared as bytes.
+three times (alone, in company, and in company again on what that left behind), and all logits of all generated positions are compared as
+bytes.
 Then the timing: modes alternate prompt by prompt, with every store cleared before each generation, until the rounds or the time are up.
 """
 
@@ -23,7 +24,7 @@ from swiftsure.records.run_record import utc_now
 from swiftsure.verify.builtin import builtin_workload
 from swiftsure.verify.client import WORKER
 from swiftsure.verify.mode_run import BASE, ModeRun, check_modes, start_worker
-from swiftsure.verify.proof import prove_prompt
+from swiftsure.verify.proof import groups, prove_group
 from swiftsure.verify.result import ProveResult
 from swiftsure.verify.screen import Screen
 from swiftsure.verify.summary import finish_mode, summarise
@@ -41,7 +42,7 @@ MOST_ROUNDS = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProveOptions:
     """``modes``: those that decide the exit code (``None``: every mode that ran). ``rounds``: exactly so many timed rounds; ``None``: as
-    many as fit into ``time_budget_s`` seconds from the start, at least one and at most ten (with ``full``: ten)."""
+    many as fit into ``time_budget_s`` seconds from the start, at least one and at most ten (with ``full``: ten, whatever that takes)."""
 
     model: str = "smollm2-135m-instruct"
     modes: tuple[str, ...] | None = None
@@ -102,7 +103,7 @@ def _prove(
         else:
             start_worker(run, options, worker=worker, screen=screen, stack=stack)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftsure-prove-")))
-    truths = [prove_prompt(prompt, runs, folder) for prompt in screen.track(prompts, "proof: comparing all logits")]
+    truths = [truth for group in screen.track(groups(prompts), "proof: comparing all logits") for truth in prove_group(group, runs, folder)]
     _judge_base(runs)
     rounds = options.rounds or MOST_ROUNDS
     probes = time_rounds(runs, prompts, truths, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)

@@ -66,7 +66,7 @@ def _time_prompt(runs: Mapping[str, ModeRun], prompt: Prompt, truth: Mapping[str
     order = [run for run in runs.values() if run.running]
     for run in order if number % 2 == 0 else reversed(order):
         try:
-            answer = generate(run.worker(), prompt, clear=True)
+            answer = generate(run.worker(), [prompt], clear=True)[0]
         except WorkerError as error:
             run.break_off(error)
             continue

@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.activation import Status
+from swiftsure.engine.request import Generation
+from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import SwiftsureError
 from swiftsure.records.machine import peak_rss_bytes
 
@@ -76,39 +78,36 @@ class Worker:
             "kv_positions": backend.kv_blocks * backend.kv_block_size,
         }
 
-    def generate(self, *, messages: list[dict[str, str]], sampling: dict[str, Any], clear: bool, logits: str | None) -> dict[str, Any]:
-        """``clear`` forgets everything earlier requests left behind; ``logits`` names the file that gets every position's row."""
+    def generate(self, *, requests: list[dict[str, Any]], clear: bool) -> dict[str, Any]:
+        """Runs requests, all at once where there are several, and answers one result each.
+
+        A request has ``messages``, ``sampling`` and ``logits``: the file that gets every generated position's row, or None. ``clear``
+        forgets everything that earlier requests left behind.
+        """
         llm = self._llm
         if clear:
             llm.clear_caches()
-        request: Any = messages if llm.model.chat_template is not None else "\n\n".join(m["content"] for m in messages)
-        file = LogitsFile(Path(logits)) if logits is not None else None
+        prompts = [self._prompt(request["messages"]) for request in requests]
+        sampling = [SamplingParams.of(request["sampling"]) for request in requests]
+        files = [LogitsFile(Path(request["logits"])) if request["logits"] is not None else None for request in requests]
+        callbacks = [file.append if file is not None else None for file in files]
         try:
             began = time.perf_counter()
-            result = llm.generate(request, **sampling, on_logits=file.append if file else None)
+            if len(requests) == 1:
+                results = [llm.generate(prompts[0], sampling=sampling[0], on_logits=callbacks[0])]
+            else:
+                results = llm.generate(prompts, sampling=sampling, on_logits=callbacks)
             wall_s = time.perf_counter() - began
         finally:
-            if file:
-                file.close()
-        timing = result.timing
-        return {
-            "prompt_ids": list(result.prompt_ids),
-            "token_ids": list(result.token_ids),
-            "finish_reason": result.finish_reason,
-            "text": result.text,
-            "rows": file.rows if file else 0,
-            "wall_s": wall_s,
-            "ttft_s": timing.ttft_s,
-            "phases_s": {
-                "tokenize": timing.tokenize_s,
-                "prefill": timing.queue_s + timing.prefill_s,
-                "decode": timing.decode_s,
-                "detokenize": timing.detokenize_s,
-            },
-            "prompt_tokens": timing.prompt_tokens,
-            "output_tokens": timing.output_tokens,
-            "levers": {name: dict(evidence) for name, evidence in result.levers.items()},
-        }
+            for file in files:
+                if file is not None:
+                    file.close()
+        rows = [file.rows if file is not None else 0 for file in files]
+        return {"results": [describe(result, count, wall_s) for result, count in zip(results, rows, strict=True)]}
+
+    def _prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]] | str:
+        """Chat messages, or for a model without a chat template their text."""
+        return messages if self._llm.model.chat_template is not None else "\n\n".join(message["content"] for message in messages)
 
     def evidence(self) -> dict[str, Any]:
         """What the levers did since the load, and a reason for each whose evidence is missing."""
@@ -121,6 +120,29 @@ class Worker:
         for line in (*activation.lever_lines(), activation.exit_line(status, done, total, wall_s)):
             print(line, file=sys.stderr, flush=True)
         return {"peak_rss_bytes": peak_rss_bytes()}
+
+
+def describe(result: Generation, rows: int, wall_s: float) -> dict[str, Any]:
+    """What the parent is told about one generation."""
+    timing = result.timing
+    return {
+        "prompt_ids": list(result.prompt_ids),
+        "token_ids": list(result.token_ids),
+        "finish_reason": result.finish_reason,
+        "text": result.text,
+        "rows": rows,
+        "wall_s": wall_s,
+        "ttft_s": timing.ttft_s,
+        "phases_s": {
+            "tokenize": timing.tokenize_s,
+            "prefill": timing.queue_s + timing.prefill_s,
+            "decode": timing.decode_s,
+            "detokenize": timing.detokenize_s,
+        },
+        "prompt_tokens": timing.prompt_tokens,
+        "output_tokens": timing.output_tokens,
+        "levers": {name: dict(evidence) for name, evidence in result.levers.items()},
+    }
 
 
 def serve(load: Load) -> None:
