@@ -20,12 +20,12 @@ _PATIENCE_S = 5.0
 
 
 class WorkerError(ContractError):
-    """A worker refused a command or died. ``kind`` is the error's class in the worker, ``code`` the exit code it stands for."""
+    """A worker refused a command or died. ``kind`` is the error's class in the worker, whose exit code this error takes over."""
 
     def __init__(self, reason: str, *, kind: str, code: int) -> None:
         super().__init__(reason)
         self.kind = kind
-        self.code = code
+        self.exit_code = code
 
 
 class WorkerClient:

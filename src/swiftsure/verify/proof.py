@@ -22,6 +22,11 @@ GROUP_TOKENS = 2600
 """Requests that run together: at most so many, and so many new tokens, which bounds the rows of logits on the disk."""
 
 
+def examine(client: WorkerClient, prompts: Sequence[Prompt]) -> None:
+    """Raises ``WorkerError`` that names the first prompt which cannot run: longer than the context, or refused by the chat template."""
+    client.ask("examine", requests=[{"name": prompt.name, "messages": list(prompt.chat())} for prompt in prompts])
+
+
 def generate(client: WorkerClient, prompts: Sequence[Prompt], *, clear: bool, logits: Sequence[Path] | None = None) -> list[dict[str, Any]]:
     """Runs prompts in a worker, at once where there are several; see ``worker.describe`` for an answer."""
     requests = [

@@ -24,7 +24,7 @@ from swiftsure.records.run_record import utc_now
 from swiftsure.verify.builtin import builtin_workload
 from swiftsure.verify.client import WORKER
 from swiftsure.verify.mode_run import BASE, ModeRun, check_modes, start_worker
-from swiftsure.verify.proof import groups, prove_group
+from swiftsure.verify.proof import examine, groups, prove_group
 from swiftsure.verify.result import ProveResult
 from swiftsure.verify.screen import Screen
 from swiftsure.verify.summary import finish_mode, summarise
@@ -102,6 +102,7 @@ def _prove(
             screen.line(not_active_line(run.name, run.reason))
         else:
             start_worker(run, options, worker=worker, screen=screen, stack=stack)
+    examine(runs[BASE].worker(), prompts)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftsure-prove-")))
     truths = [truth for group in screen.track(groups(prompts), "proof: comparing all logits") for truth in prove_group(group, runs, folder)]
     _judge_base(runs)

@@ -18,12 +18,11 @@ STYLES = {"PROVED": "green", "FAILED": "bold red", "UNPROVED": "yellow", "INCONC
 def print_table(result: ProveResult, console: Console) -> None:
     """Verdicts and figures per mode, then the breakdown of each mode, then what a reader must know about them."""
     model, settings, workload = result.pins["model"], result.settings, result.workload
-    machine = f"{settings['isa']}, {settings['threads']} threads"
-    console.print(f"{model['name']} sha256 {model['sha256'][:12]} | numerics {settings['numerics']} | {machine}")
-    console.print(
-        f"{workload['prompts']} prompts ({workload['greedy']} greedy), {workload['prompt_tokens']:,} tokens in, "
-        f"{workload['new_tokens']:,} out; {result.wall_s:.0f} s"
-    )
+    console.print(f"{model['name']}, sha256 {model['sha256'][:12]}, numerics {settings['numerics']}", highlight=False)
+    console.print(f"{result.machine.cpu_model}, {settings['isa']}, threads {settings['threads']}", markup=False, highlight=False)
+    greedy = f"{workload['prompts']} prompts, {workload['greedy']} of them greedy"
+    tokens = f"{workload['prompt_tokens']:,} tokens in, {workload['new_tokens']:,} out"
+    console.print(f"{greedy}: {tokens}; took {words.seconds(result.wall_s)}", highlight=False)
     console.print(_modes(result))
     for mode in result.modes:
         if mode.mode != BASE and mode.by_kind:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.activation import Status
+from swiftsure.engine.inputs import prompt_ids
 from swiftsure.engine.request import Generation
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import SwiftsureError
@@ -53,6 +54,7 @@ class Worker:
     def answer(self, command: dict[str, Any]) -> dict[str, Any]:
         operations: dict[str, Callable[..., dict[str, Any]]] = {
             "load": self.load,
+            "examine": self.examine,
             "generate": self.generate,
             "evidence": self.evidence,
             "finish": self.finish,
@@ -77,6 +79,17 @@ class Worker:
             "kv_bytes": backend.kv_bytes,
             "kv_positions": backend.kv_blocks * backend.kv_block_size,
         }
+
+    def examine(self, *, requests: list[dict[str, Any]]) -> dict[str, Any]:
+        """Refuses a prompt that is longer than the context, or that the chat template refuses, before anything runs."""
+        counts = []
+        for request in requests:
+            try:
+                prompt = self._prompt(request["messages"])
+                counts.append(len(prompt_ids(self._llm.model, prompt, context=self._llm.context)))
+            except SwiftsureError as error:
+                raise type(error)(f"prompt {request['name']}: {error}") from None
+        return {"prompt_tokens": counts}
 
     def generate(self, *, requests: list[dict[str, Any]], clear: bool) -> dict[str, Any]:
         """Runs requests, all at once where there are several, and answers one result each.

@@ -9,11 +9,11 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import UsageError
 
 Messages = tuple[dict[str, str], ...]
@@ -28,7 +28,10 @@ _ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """One request of a workload: either ``text``, which becomes the user's message, or ``messages``."""
+    """One request of a workload: either ``text``, which becomes the user's message, or ``messages``.
+
+    Raises UsageError for sampling values that the engine refuses.
+    """
 
     name: str
     kind: str
@@ -47,10 +50,7 @@ class Prompt:
     def __post_init__(self) -> None:
         if (self.text is None) == (self.messages is None):
             raise UsageError("a prompt has either prompt or messages, not both and not neither")
-        if self.max_tokens < 1:
-            raise UsageError(f"max_tokens must be at least 1, got {self.max_tokens}")
-        if not (math.isfinite(self.temperature) and self.temperature >= 0):
-            raise UsageError(f"temperature must be finite and at least 0, got {self.temperature}")
+        SamplingParams.of(self.sampling())
 
     @property
     def greedy(self) -> bool:
