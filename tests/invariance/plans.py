@@ -38,12 +38,12 @@ _turn = st.one_of(st.tuples(_pass), st.tuples(_pass), st.tuples(_disturbance, _p
 
 
 @st.composite
-def plans(draw: st.DrawFn, *, isas: Sequence[str], turns: tuple[int, int] = (4, 12)) -> Plan:
-    """Any schedule of a few sequences over the given instruction sets and 1 to 4 threads."""
+def plans(draw: st.DrawFn, *, isas: Sequence[str], threads: tuple[int, int] = (1, 4), turns: tuple[int, int] = (4, 12)) -> Plan:
+    """Any schedule of a few sequences over the given instruction sets and numbers of threads."""
     count = draw(st.integers(1, SLOTS))
     return Plan(
         isa=draw(st.sampled_from(list(isas))),
-        threads=draw(st.integers(1, 4)),
+        threads=draw(st.integers(*threads)),
         texts=tuple(draw(st.lists(st.integers(0, TEXTS - 1), min_size=count, max_size=count))),
         shares=tuple(draw(st.lists(st.booleans(), min_size=count, max_size=count))),
         block_order=draw(st.integers(0, 1000)),

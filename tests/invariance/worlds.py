@@ -308,7 +308,7 @@ class Stage:
     """The texts of one model with their truth, and its back ends, each with a cached prefix of the longest text."""
 
     def __init__(self, name: str, make: Callable[[str, int], Backend], tokens: Sequence[NDArray[np.int32]], tally: Tally) -> None:
-        self.name, self._make, self._tally = name, make, tally
+        self.name, self._make, self.tally = name, make, tally
         portable = make("portable", 1)
         self.texts = [token_by_token(portable, sequence) for sequence in tokens]
         portable.close()
@@ -317,17 +317,17 @@ class Stage:
     def run(self, plan: Plan) -> None:
         """Carries out one schedule; raises :class:`BitsDifferError` on the first differing row."""
         backend, donors = self._backend(plan.isa, plan.threads)
-        before = self._tally.rows
-        World(backend, self.texts, plan, self._tally, donors).run(plan.actions)
-        if self._tally.rows > before:  # a schedule that compared nothing is not counted
-            self._tally.schedules.add(hash((self.name, plan)))
+        before = self.tally.rows
+        World(backend, self.texts, plan, self.tally, donors).run(plan.actions)
+        if self.tally.rows > before:  # a schedule that compared nothing is not counted
+            self.tally.schedules.add(hash((self.name, plan)))
 
     def _backend(self, isa: str, threads: int) -> tuple[Backend, list[_Slot]]:
         if (isa, threads) not in self._backends:
             backend = self._make(isa, threads)
             longest = max(range(len(self.texts)), key=lambda index: len(self.texts[index].tokens))
             start = Plan(isa=isa, threads=threads, texts=(longest,), shares=(False,), block_order=7, actions=())
-            world = World(backend, self.texts, start, self._tally)
+            world = World(backend, self.texts, start, self.tally)
             rows = len(self.texts[longest].tokens)
             world.run([Pass((Part(0, backend.max_rows),)) for _ in range(-(-rows // backend.max_rows))])
             self._backends[isa, threads] = (backend, world.slots)
