@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,26 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", default=False, help="run the large sizes of tests that have them")
+    parser.addoption("--upstream-python", default=sys.executable, help="interpreter that has torch and transformers")
+    parser.addoption("--llama-python", default=sys.executable, help="interpreter that has llama_cpp")
 
 
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether tests should run at their large size."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture(scope="session")
+def upstream_python(request: pytest.FixtureRequest) -> str:
+    """The interpreter that runs transformers; tests skip with the reason when it cannot."""
+    return str(request.config.getoption("--upstream-python"))
+
+
+@pytest.fixture(scope="session")
+def llama_python(request: pytest.FixtureRequest) -> str:
+    """The interpreter that runs llama.cpp; tests skip with the reason when it cannot."""
+    return str(request.config.getoption("--llama-python"))
 
 
 @pytest.fixture(scope="session")

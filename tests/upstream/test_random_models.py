@@ -1,0 +1,58 @@
+"""Small random models of all shapes against ``LlamaForCausalLM`` on the same weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swiftsure import kernels
+from swiftsure.engine.backend import RowBatch
+from swiftsure.engine.cpu import CPUBackend
+from swiftsure.errors import NotActiveError
+from swiftsure.kernels import reference as ref
+from swiftsure.verify.upstream import run_transformers
+from tiny_models import TinyModel, TinySpec
+
+pytestmark = pytest.mark.upstream
+
+TOKENS = 300  # more than one attention span
+
+SPECS = {
+    "untied, heads wider than the hidden size": TinySpec(seed=1, heads=4, head_dim=32, hidden=96, tied=False, rope_theta=500.0),
+    "one key-value head, half-split rope": TinySpec(seed=2, heads=2, kv_heads=1, head_dim=64, type="Q8_0", rope_style="halves"),
+    "mixed types": TinySpec(
+        seed=3, layers=3, kv_heads=4, hidden=128, type="Q4_0", types={"embed": "F16", "ffn_down": "BF16", "attn_q": "F32"}
+    ),
+}
+
+
+def our_rows(model: TinyModel, tokens: np.ndarray) -> np.ndarray:
+    backend = CPUBackend(
+        model.schedule, model.source(), isa=kernels.resolve_isa(None), threads=2, kv_blocks=10, max_rows=TOKENS, max_logit_rows=TOKENS
+    )
+    every = np.arange(len(tokens), dtype=np.int32)
+    tables = np.arange(10, dtype=np.int32)[None, :]
+    batch = RowBatch(tokens=tokens, positions=every, sequences=np.zeros_like(every), block_tables=tables, logit_rows=every)
+    rows = backend.run(batch).copy()
+    backend.close()
+    return rows
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upstream_python: str, figures: list[str]) -> None:
+    model = TinyModel(SPECS[name])
+    tokens = np.random.default_rng(0).integers(0, model.spec.vocab, TOKENS).astype(np.int32)
+    folder = model.write_huggingface(tmp_path)
+    try:
+        with run_transformers(folder=folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=2, python=upstream_python) as run:
+            theirs = np.array(run.items[0].rows())
+    except NotActiveError as error:
+        pytest.skip(str(error))
+    ours = our_rows(model, tokens)
+    largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
+    figures.append(f"upstream, random model ({name}): largest logit difference {largest:.2g}, standard deviation of logits {spread:.2g}")
+    assert ours.shape == theirs.shape
+    assert largest <= 0.03 * spread  # random weights amplify rounding more than trained ones; a wrong operation gives about 1
+    assert ref.relative_l2(ours, theirs) <= 2e-3
