@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from swiftsure.errors import ModelNotFoundError, SwiftsureError, UsageError
+from swiftsure.errors import ModelNotFoundError, NotActiveError, SwiftsureError, UsageError
 from swiftsure.verify import ProveOptions, ProveResult, prove
 from swiftsure.verify.mode_run import BASE
 
@@ -118,15 +118,17 @@ def test_one_flipped_bit_in_one_row_fails_and_is_located(run_prove: Run, output:
     assert exact.reason is not None
     assert exact.reason.startswith("prompt greedy, cold pass, row 5, token 17: ")
     assert result.exit_code == 1
+    assert exact.decode_tokens_per_s is None  # a breach stops the optimized run: it is not timed
     assert "EXIT mode=exact status=failed items=0/3 " in output.getvalue()
 
 
-def test_where_default_differs_from_itself_exact_is_not_active(run_prove: Run) -> None:
+def test_where_default_differs_from_itself_exact_is_not_active(run_prove: Run, output: io.StringIO) -> None:
     result = run_prove("zero", BASE)
     assert result.mode(BASE).verdict == "FAILED"
     assert "0.0 (0x00000000) against -0.0 (0x80000000)" in str(result.mode(BASE).reason)  # equal by value, not by bits
     assert result.mode("exact").verdict == "NOT_ACTIVE"
     assert "default differs from itself" in str(result.mode("exact").reason)
+    assert "NOT ACTIVE mode=exact reason=default_differs_from_itself" in output.getvalue()
     assert result.exit_code == 1
 
 
@@ -145,12 +147,13 @@ def test_levers_without_evidence_are_unproved(run_prove: Run, output: io.StringI
     assert "EXIT mode=exact status=unproved " in output.getvalue()
 
 
-def test_a_mode_that_dies_fails_with_its_last_words_while_default_goes_on(run_prove: Run) -> None:
+def test_a_mode_that_dies_fails_with_its_last_words_while_default_goes_on(run_prove: Run, output: io.StringIO) -> None:
     result = run_prove("die", rounds=1)
     assert result.mode("exact").verdict == "FAILED"
     assert "ended with exit code 7 during generate; its last words: the disk is on fire" in str(result.mode("exact").reason)
     assert result.mode(BASE).verdict == "PROVED"
     assert result.exit_code == 1
+    assert "EXIT mode=exact status=failed " in output.getvalue()
 
 
 def test_only_named_modes_decide_the_exit_code(run_prove: Run) -> None:
@@ -162,6 +165,18 @@ def test_a_named_mode_that_is_not_active_is_exit_code_3(run_prove: Run) -> None:
     assert result.mode("exact").verdict == "NOT_ACTIVE"
     assert result.mode("exact").reason == "the lever is stuck"
     assert result.exit_code == 3
+
+
+def test_the_mode_variable_changes_nothing(run_prove: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWIFTSURE_MODE", "exact")
+    result = run_prove(rounds=1)
+    assert [mode.mode for mode in result.modes if mode.verdict == "PROVED"] == [BASE, "exact"]
+    assert os.environ["SWIFTSURE_MODE"] == "exact"
+
+
+def test_an_instruction_set_that_is_not_there_is_not_active(run_prove: Run) -> None:
+    with pytest.raises(NotActiveError, match="amx"):
+        run_prove(isa="amx")
 
 
 def test_default_that_dies_ends_the_run_with_its_reason(run_prove: Run) -> None:

@@ -87,6 +87,8 @@ def test_report_shows_the_upstream_column_where_it_was_measured(honest_result: P
         "status": "MEASURED",
         "versions": {"transformers": "5.24.0", "torch": "2.13.0"},
         "dtype": "float32",
+        "prompts": 6,
+        "new_tokens": 48,
         "decode_tokens_per_s": 27.0,
         "ttft_s": 0.2,
         "peak_rss_bytes": 9e8,

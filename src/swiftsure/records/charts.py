@@ -84,10 +84,11 @@ def dot_chart(rows: Sequence[Dots], *, title: str, reference: float = 1.0) -> Ma
         return 4 + (value - low) / (high - low) * (WIDTH - 8)
 
     height = len(rows) * _row_height() + _LINE
-    shapes = [f'<line class="reference" x1="{x(reference):.1f}" x2="{x(reference):.1f}" y1="0" y2="{height - _LINE:.1f}"/>']
+    shapes = []
     for i, row in enumerate(rows):
         middle = i * _row_height() + _LINE + _BAR / 2
-        marks = []
+        place = f'x1="{x(reference):.1f}" x2="{x(reference):.1f}"'
+        marks = [f'<line class="reference" {place} y1="{middle - _BAR / 2:.1f}" y2="{middle + _BAR / 2 + 3:.1f}"/>']
         if row.low is not None and row.high is not None:
             marks.append(
                 f'<rect class="interval" x="{x(row.low):.1f}" y="{middle - 4:.1f}" width="{x(row.high) - x(row.low):.1f}" height="8"/>'

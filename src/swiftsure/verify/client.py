@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Self
 
+from swiftsure.engine.activation import MODE_VARIABLE
 from swiftsure.errors import ContractError
 
 WORKER = (sys.executable, "-m", "swiftsure.verify.worker")
@@ -39,7 +40,7 @@ class WorkerClient:
         self._on_line = on_line
         self._last_lines: deque[str] = deque(maxlen=_LAST_WORDS)
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        environment.pop("SWIFTSURE_MODE", None)  # the mode is named in the load command; a second name could only contradict it
+        environment.pop(MODE_VARIABLE, None)  # the mode is named in the load command; a second name could only contradict it
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,

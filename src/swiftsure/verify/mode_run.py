@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from swiftsure.engine.activation import MODE_VARIABLE, not_active_line
+from swiftsure.errors import NotActiveError
 from swiftsure.verify.bits import BitComparison
 from swiftsure.verify.client import WorkerClient, WorkerError
 from swiftsure.verify.measure import Sample
@@ -27,17 +30,21 @@ class Proof:
     rows: int = 0
     passes: dict[str, int] = field(default_factory=dict)  # name -> bits compared
     failure: str | None = None
+    failed_prompts: set[str] = field(default_factory=set)
 
-    def add(self, name: str, comparison: BitComparison, failure: str | None) -> None:
+    def add(self, name: str, prompt: str, comparison: BitComparison, failure: str | None) -> None:
         self.bits_compared += comparison.bits_compared
         self.bits_differing += comparison.bits_differing
         self.rows += comparison.rows_compared
         self.passes[name] = self.passes.get(name, 0) + comparison.bits_compared
-        self.fail(failure)
+        if failure is not None:
+            self.fail(failure, prompt)
 
-    def fail(self, reason: str | None) -> None:
-        """Keeps the first reason."""
+    def fail(self, reason: str, prompt: str | None = None) -> None:
+        """Keeps the first reason, and counts the prompt as failed."""
         self.failure = self.failure or reason
+        if prompt is not None:
+            self.failed_prompts.add(prompt)
 
     def to_dict(self) -> dict[str, Any]:
         return {"rows": self.rows, "bits_by_pass": dict(self.passes), "first_failure": self.failure}
@@ -60,6 +67,11 @@ class ModeRun:
     @property
     def running(self) -> bool:
         return self.client is not None
+
+    @property
+    def sound(self) -> bool:
+        """Running, and nothing that it did so far broke its promise."""
+        return self.running and self.proof.failure is None
 
     def worker(self) -> WorkerClient:
         if self.client is None:
@@ -85,15 +97,29 @@ class ModeRun:
 
 
 def check_modes(options: ProveOptions, names: Iterable[str]) -> dict[str, ModeRun]:
-    """A run per mode, with the reason where ``check`` says that it cannot be activated."""
+    """A run per mode, with the reason where ``check`` says that it cannot be activated. Raises NotActiveError when default cannot."""
     from swiftsure.engine.loading import check
 
     runs = {}
     for name in names:
-        result = check(options.model, name, threads=options.threads, isa=options.isa, context=options.context, offline=options.offline)
+        with _no_mode_variable():
+            result = check(options.model, name, threads=options.threads, isa=options.isa, context=options.context, offline=options.offline)
         reason = (result.reason or "check gave no reason").removeprefix(f"mode {name} is not active: ")
         runs[name] = ModeRun(name=name, reason=None if result.active else reason)
+    if runs[BASE].reason is not None:
+        raise NotActiveError(f"mode {BASE} is not active: {runs[BASE].reason}")
     return runs
+
+
+@contextmanager
+def _no_mode_variable() -> Iterator[None]:
+    """Hides SWIFTSURE_MODE: here every mode is named in turn, and a second name could only contradict it."""
+    value = os.environ.pop(MODE_VARIABLE, None)
+    try:
+        yield
+    finally:
+        if value is not None:
+            os.environ[MODE_VARIABLE] = value
 
 
 def start_worker(run: ModeRun, options: ProveOptions, *, worker: Sequence[str], screen: Screen, stack: ExitStack) -> None:
@@ -112,6 +138,7 @@ def start_worker(run: ModeRun, options: ProveOptions, *, worker: Sequence[str], 
         )
     except WorkerError as error:
         if error.kind == "NotActiveError" and run.name != BASE:
+            screen.line(not_active_line(run.name, str(error)))
             run.retire(str(error))
         else:
             run.break_off(error)

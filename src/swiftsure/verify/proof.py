@@ -85,7 +85,7 @@ def _compare(
         answers = generate(run.worker(), prompts, clear=name != "warm", logits=files)
         for prompt, truth, answer, truth_file, file in zip(prompts, truths, answers, truth_files, files, strict=True):
             comparison = compare_logit_files(truth_file, file, vocab_size=vocab_size)
-            run.proof.add(name, comparison, _failure(f"prompt {prompt.name}, {name} pass", comparison, truth, answer))
+            run.proof.add(name, prompt.name, comparison, _failure(f"prompt {prompt.name}, {name} pass", comparison, truth, answer))
     except WorkerError as error:
         run.break_off(error)
     finally:

@@ -105,11 +105,11 @@ def _prove(
     examine(runs[BASE].worker(), prompts)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftsure-prove-")))
     truths = [truth for group in screen.track(groups(prompts), "proof: comparing all logits") for truth in prove_group(group, runs, folder)]
-    _judge_base(runs)
+    _judge_base(runs, screen)
     rounds = options.rounds or MOST_ROUNDS
     probes = time_rounds(runs, prompts, truths, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)
     for run in runs.values():
-        finish_mode(run, prompts=len(prompts), wall_s=time.perf_counter() - began)
+        finish_mode(run, prompts=len(prompts), wall_s=time.perf_counter() - began, screen=screen)
     upstream = compare_upstream(options, info, truths, runs[BASE].loaded["threads"], screen)
     return summarise(
         runs,
@@ -134,14 +134,16 @@ def _model_info(options: ProveOptions, screen: Screen) -> dict[str, Any]:
         return model.info()
 
 
-def _judge_base(runs: dict[str, ModeRun]) -> None:
+def _judge_base(runs: dict[str, ModeRun], screen: Screen) -> None:
     """A against A: where default differs from itself, no mode can claim its bits."""
     base = runs[BASE]
     if base.proof.failure is None:
         return
     for run in runs.values():
         if run is not base and run.running:
-            run.retire(f"default differs from itself on this machine ({base.proof.failure}), so there are no bits to keep")
+            reason = f"default differs from itself on this machine ({base.proof.failure}), so there are no bits to keep"
+            screen.line(not_active_line(run.name, reason))
+            run.retire(reason)
 
 
 def _token_bytes(info: Mapping[str, Any]) -> int:

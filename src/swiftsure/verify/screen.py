@@ -42,7 +42,9 @@ class Screen:
         self._progress.update(self._task, description=phase, completed=done, total=total)
 
     def track(self, items: Sequence[T], phase: str) -> Iterator[T]:
-        """Yields the items and moves the bar."""
+        """Yields the items and moves the bar; where there is none, one line says what begins."""
+        if items and not self._progress.console.is_terminal:
+            self.line(f"{phase} ({len(items)})")
         for done, item in enumerate(items):
             self.show(phase, done, len(items))
             yield item

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.records.machine import MachineFacts, library_versions
@@ -17,6 +18,7 @@ from swiftsure.verify.workload import Prompt, size_class
 
 if TYPE_CHECKING:
     from swiftsure.verify.prove import ProveOptions
+    from swiftsure.verify.screen import Screen
 
 MODEL_PINS = (
     "name", "source", "version", "sha256", "licence", "format", "file_bytes", "architecture", "parameters", "decode_bytes_per_token",
@@ -34,19 +36,24 @@ def judge(run: ModeRun) -> tuple[Verdict, str | None]:
     return ("UNPROVED", "; ".join(run.unproved)) if run.unproved else ("PROVED", None)
 
 
-def finish_mode(run: ModeRun, *, prompts: int, wall_s: float) -> None:
-    """Collects evidence and peak memory, and lets the worker say LEVER and EXIT with the verdict. Then its process ends."""
-    if not run.running:
-        return
+def finish_mode(run: ModeRun, *, prompts: int, wall_s: float, screen: Screen) -> None:
+    """Collects evidence and peak memory, and lets the worker say LEVER and EXIT with the verdict. Then its process ends.
+
+    For a worker that is gone already the EXIT line is said here.
+    """
+    done = prompts - len(run.proof.failed_prompts)
     try:
-        evidence = run.worker().ask("evidence")
-        run.levers, run.unproved = evidence["levers"], tuple(evidence["unproved"])
-        status = EXIT_STATUS[judge(run)[0]]
-        done = prompts if status != "failed" else 0
-        run.peak_rss_bytes = run.worker().ask("finish", status=status, done=done, total=prompts, wall_s=wall_s)["peak_rss_bytes"]
-        run.worker().close()
+        if run.running:
+            evidence = run.worker().ask("evidence")
+            run.levers, run.unproved = evidence["levers"], tuple(evidence["unproved"])
+            status = EXIT_STATUS[judge(run)[0]]
+            run.peak_rss_bytes = run.worker().ask("finish", status=status, done=done, total=prompts, wall_s=wall_s)["peak_rss_bytes"]
+            run.worker().close()
+            return
     except WorkerError as error:
         run.break_off(error)
+    if run.reason is None:
+        screen.line(f"EXIT mode={run.name} status=failed items={done}/{prompts} wall_s={wall_s:.1f}")
 
 
 def summarise(
@@ -93,48 +100,46 @@ def summarise(
 
 def _mode_result(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth: ReadBandwidth) -> ModeResult:
     verdict, reason = judge(run)
-    if not run.samples or verdict == "NOT_ACTIVE":
-        proof = run.proof.to_dict() if run.proof.rows else {}
-        return ModeResult(
-            mode=run.name,
-            verdict=verdict,
-            reason=reason,
-            bits_compared=run.proof.bits_compared,
-            bits_differing=run.proof.bits_differing,
-            proof=proof,
-        )
-    ours, theirs = run.samples, base.samples
-    phases, base_phases = (measure.phase_seconds(s, r.loaded["load_s"]) for s, r in ((ours, run), (theirs, base)))
-    ratios = measure.speedups(theirs, ours)
-    end_to_end_s, base_end_to_end_s = (measure.request_seconds(s) + r.loaded["load_s"] for s, r in ((ours, run), (theirs, base)))
-    passes = [sample.tokens_per_pass for sample in ours]
-    memory_ratio = run.peak_rss_bytes / base.peak_rss_bytes if run.peak_rss_bytes and base.peak_rss_bytes else None
-    return ModeResult(
+    known = ModeResult(
         mode=run.name,
         verdict=verdict,
         reason=reason,
-        decode_tokens_per_s=measure.decode_tokens_per_s(ours),
-        ttft_s=measure.typical(ours, "ttft"),
-        end_to_end_s=end_to_end_s,
-        peak_rss_bytes=run.peak_rss_bytes,
-        memory_ratio=memory_ratio,
         bits_compared=run.proof.bits_compared,
         bits_differing=run.proof.bits_differing,
         levers=run.levers,
-        speedup=measure.headline(ratios),
-        intervals=measure.intervals(ratios),
-        worst=measure.worst(theirs, ours),
-        by_kind=measure.breakdown(theirs, ours, lambda sample: sample.kind),
-        by_size=measure.breakdown(theirs, ours, lambda sample: sample.size),
-        by_sampling=measure.breakdown(theirs, ours, lambda sample: "greedy" if sample.greedy else "sampled"),
-        phases_s=phases,
-        phase_speedup=measure.phase_ratio(base_phases, phases),
-        pass_speedup=base_end_to_end_s / end_to_end_s,
-        memory_wall=_memory_wall(ours, info, bandwidth),
-        proof=run.proof.to_dict(),
-        tokens_per_pass=median([value for value in passes if value is not None]) if any(passes) else None,
-        rounds=max(sample.round for sample in ours) + 1,
+        peak_rss_bytes=run.peak_rss_bytes,
+        memory_ratio=run.peak_rss_bytes / base.peak_rss_bytes if run.peak_rss_bytes and base.peak_rss_bytes else None,
+        proof=run.proof.to_dict() if run.proof.rows else {},
     )
+    return replace(known, **_figures(run, base, info, bandwidth)) if run.samples and run.reason is None else known
+
+
+def _figures(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth: ReadBandwidth) -> dict[str, Any]:
+    """What the timed rounds say about a mode."""
+    ours, theirs = run.samples, base.samples
+    load_s, base_load_s = run.loaded["load_s"], base.loaded["load_s"]
+    phases = measure.phase_seconds(ours, load_s)
+    ratios = measure.speedups(theirs, ours)
+    end_to_end_s = measure.request_seconds(ours) + load_s
+    same = [sample for sample in theirs if sample.prompt in {own.prompt for own in ours}]
+    passes = [sample.tokens_per_pass for sample in ours if sample.tokens_per_pass is not None]
+    return {
+        "decode_tokens_per_s": measure.decode_tokens_per_s(ours),
+        "ttft_s": measure.typical(ours, "ttft"),
+        "end_to_end_s": end_to_end_s,
+        "speedup": measure.headline(ratios),
+        "intervals": measure.intervals(ratios),
+        "worst": measure.worst(theirs, ours),
+        "by_kind": measure.breakdown(theirs, ours, lambda sample: sample.kind),
+        "by_size": measure.breakdown(theirs, ours, lambda sample: sample.size),
+        "by_sampling": measure.breakdown(theirs, ours, lambda sample: "greedy" if sample.greedy else "sampled"),
+        "phases_s": phases,
+        "phase_speedup": measure.phase_ratio(measure.phase_seconds(same, base_load_s), phases),
+        "pass_speedup": (measure.request_seconds(same) + base_load_s) / end_to_end_s,
+        "memory_wall": _memory_wall(ours, info, bandwidth),
+        "tokens_per_pass": median(passes) if passes else None,
+        "rounds": max(sample.round for sample in ours) + 1,
+    }
 
 
 def _memory_wall(samples: Sequence[Sample], info: Mapping[str, Any], bandwidth: ReadBandwidth) -> dict[str, float | None]:

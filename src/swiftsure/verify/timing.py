@@ -40,14 +40,15 @@ def time_rounds(
     screen: Screen,
 ) -> list[ReadBandwidth]:
     """Adds samples to the runs. The first round is whole; a later one takes the prompts that still fit the time, and starts elsewhere.
+    A mode that broke its promise is not timed: a breach stops the optimized run.
 
     Returns the read bandwidth of a buffer of ``buffer_bytes``, probed before the first and after every round: the machine's speed drifts.
     """
     threads = runs[BASE].loaded["threads"]
     probes = [measure_read_bandwidth(buffer_bytes, threads=threads, passes=PROBE_PASSES)]
     cost_s = [float("inf")] * len(prompts)
-    for number in range(rounds):
-        start = number * len(prompts) // rounds
+    for number in range(rounds if runs[BASE].sound else 0):
+        start = number * (len(prompts) // 2 + 1)
         order = [(start + i) % len(prompts) for i in range(len(prompts))]
         todo = [i for i in order if number == 0 or clock.allows(cost_s[i])]
         for i in screen.track(todo, f"timing: round {number + 1}"):
@@ -63,15 +64,18 @@ def time_rounds(
 
 def _time_prompt(runs: Mapping[str, ModeRun], prompt: Prompt, truth: Mapping[str, Any], number: int) -> None:
     """One generation per mode, back to back; who goes first changes from round to round."""
-    order = [run for run in runs.values() if run.running]
+    order = [run for run in runs.values() if run.sound]
     for run in order if number % 2 == 0 else reversed(order):
         try:
             answer = generate(run.worker(), [prompt], clear=True)[0]
         except WorkerError as error:
             run.break_off(error)
             continue
-        run.proof.fail(tokens_failure(f"prompt {prompt.name}, timed round {number + 1}", truth["token_ids"], answer["token_ids"]))
-        run.samples.append(_sample(prompt, number, answer))
+        failure = tokens_failure(f"prompt {prompt.name}, timed round {number + 1}", truth["token_ids"], answer["token_ids"])
+        if failure is not None:
+            run.proof.fail(failure, prompt.name)
+        else:
+            run.samples.append(_sample(prompt, number, answer))
 
 
 def _sample(prompt: Prompt, number: int, answer: Mapping[str, Any]) -> Sample:

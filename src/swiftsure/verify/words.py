@@ -126,8 +126,10 @@ def upstream(facts: Mapping[str, Any]) -> str:
     if facts["status"] == "NOT MEASURED":
         return f"upstream: NOT MEASURED ({facts['reason']})"
     agreement = facts["agreement"]
+    asked = f"{facts['prompts']} prompts of {facts['new_tokens']} new tokens"
+    speeds = f"{rate(facts['decode_tokens_per_s'])} tokens/s, first token {seconds(facts['ttft_s'])}"
     return (
-        f"upstream: transformers {facts['versions']['transformers']} in {facts['dtype']}: {rate(facts['decode_tokens_per_s'])} tokens/s, "
-        f"first token {seconds(facts['ttft_s'])}; largest logit difference {agreement['largest_difference']:.2g}, "
-        f"KL {agreement['mean_kl']:.2g}, same best token in {agreement['top1_agreement']:.2%} of {agreement['rows']} rows"
+        f"upstream: transformers {facts['versions']['transformers']} in {facts['dtype']}, {asked}: {speeds}; "
+        f"largest logit difference {agreement['largest_difference']:.2g}, KL {agreement['mean_kl']:.2g}, "
+        f"same best token in {agreement['top1_agreement']:.2%} of {agreement['rows']} rows"
     )
