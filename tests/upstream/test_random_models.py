@@ -12,7 +12,7 @@ from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.cpu import CPUBackend
 from swiftsure.errors import NotActiveError
 from swiftsure.kernels import reference as ref
-from swiftsure.verify.upstream import run_transformers
+from swiftsure.verify.upstream import measure_upstream, run_transformers
 from tiny_models import TinyModel, TinySpec
 
 pytestmark = pytest.mark.upstream
@@ -46,7 +46,7 @@ def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upst
     tokens = np.random.default_rng(0).integers(0, model.spec.vocab, TOKENS).astype(np.int32)
     folder = model.write_huggingface(tmp_path)
     try:
-        with run_transformers(folder=folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=2, python=upstream_python) as run:
+        with run_transformers(folder=folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
@@ -56,3 +56,17 @@ def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upst
     assert ours.shape == theirs.shape
     assert largest <= 0.03 * spread  # random weights amplify rounding more than trained ones; a wrong operation gives about 1
     assert ref.relative_l2(ours, theirs) <= 2e-3
+
+
+def test_a_gguf_file_that_transformers_reads_itself_is_measured(tmp_path: Path, upstream_python: str) -> None:
+    model = TinyModel(TinySpec(seed=4, vocab=300))
+    path = model.write_gguf(tmp_path / "tiny.gguf")
+    prompts = [list(range(5, 25)), [7, 8, 9]]
+    try:
+        result = measure_upstream(path, prompts, 8, 1, python=upstream_python)
+    except NotActiveError as error:
+        pytest.skip(str(error))
+    assert result.versions["transformers"]
+    assert result.agreement.rows == 16
+    assert result.agreement.decided_differing == 0
+    assert result.decode_tokens_per_s > 0
