@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +49,13 @@ def groups(prompts: Sequence[Prompt]) -> list[list[Prompt]]:
     return found
 
 
-def prove_group(prompts: Sequence[Prompt], runs: Mapping[str, ModeRun], folder: Path) -> list[dict[str, Any]]:
-    """Compares every pass of every running mode with default's first pass, and returns that one's answers. Its files lie in ``folder``."""
+def prove_group(
+    prompts: Sequence[Prompt], runs: Mapping[str, ModeRun], folder: Path, advance: Callable[[int], None]
+) -> list[dict[str, Any]]:
+    """Compares every pass of every running mode with default's first pass, and returns that one's answers. Its files lie in ``folder``.
+
+    ``advance`` counts each prompt twice: when it was run alone, and when it was run in company.
+    """
     truth_files = [folder / f"truth-{i}.f32" for i in range(len(prompts))]
     truths = []
     for prompt, file in zip(prompts, truth_files, strict=True):
@@ -59,12 +64,14 @@ def prove_group(prompts: Sequence[Prompt], runs: Mapping[str, ModeRun], folder: 
             name = "again" if run.name == BASE else "cold"
             _compare(run, name, [prompt], truths=[truth], truth_files=[file], vocab_size=runs[BASE].loaded["vocab_size"])
         truths.append(truth)
+        advance(1)
     for run in runs.values():
         if run.name != BASE:
             for name in ("together", "warm"):
                 _compare(run, name, prompts, truths=truths, truth_files=truth_files, vocab_size=runs[BASE].loaded["vocab_size"])
     for file in truth_files:
         file.unlink()
+    advance(len(prompts))
     return truths
 
 

@@ -104,7 +104,8 @@ def _prove(
             start_worker(run, options, worker=worker, screen=screen, stack=stack)
     examine(runs[BASE].worker(), prompts)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftsure-prove-")))
-    truths = [truth for group in screen.track(groups(prompts), "proof: comparing all logits") for truth in prove_group(group, runs, folder)]
+    advance = screen.counter("proof: comparing all logits", 2 * len(prompts))
+    truths = [truth for group in groups(prompts) for truth in prove_group(group, runs, folder, advance)]
     _judge_base(runs, screen)
     rounds = options.rounds or MOST_ROUNDS
     probes = time_rounds(runs, prompts, truths, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)

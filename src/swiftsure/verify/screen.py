@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
@@ -41,14 +41,30 @@ class Screen:
             self._task = self._progress.add_task(phase, total=total)
         self._progress.update(self._task, description=phase, completed=done, total=total)
 
+    def counter(self, phase: str, total: int) -> Callable[[int], None]:
+        """Opens a piece of work; the function that comes back moves the bar by so many."""
+        self._announce(phase, total)
+        done = 0
+
+        def advance(amount: int) -> None:
+            nonlocal done
+            done += amount
+            self.show(phase, done, total)
+
+        advance(0)
+        return advance
+
     def track(self, items: Sequence[T], phase: str) -> Iterator[T]:
-        """Yields the items and moves the bar; where there is none, one line says what begins."""
-        if items and not self._progress.console.is_terminal:
-            self.line(f"{phase} ({len(items)})")
-        for done, item in enumerate(items):
-            self.show(phase, done, len(items))
+        """Yields the items and moves the bar."""
+        advance = self.counter(phase, len(items))
+        for item in items:
             yield item
-        self.show(phase, len(items), len(items))
+            advance(1)
+
+    def _announce(self, phase: str, total: int) -> None:
+        """Where there is no bar, one line says what begins."""
+        if total and not self._progress.console.is_terminal:
+            self.line(f"{phase} ({total})")
 
     def fetching(self, done: int, total: int) -> None:
         """The ``progress`` callback of ``models.catalogue.resolve``."""
