@@ -65,16 +65,22 @@ Options parse(int argc, char** argv) {
         const std::string name = argv[i];
         if (i + 1 == argc) usage(name + " needs a value");
         const char* value = argv[i + 1];
-        if (name == "--isa") options.isa = value;
-        else if (name == "--threads") options.threads = static_cast<int>(positive(name, value));
-        else if (name == "--repeats") options.repeats = static_cast<int>(positive(name, value));
-        else if (name == "--layers") options.layers = static_cast<int>(positive(name, value));
+        if (name == "--isa")
+            options.isa = value;
+        else if (name == "--threads")
+            options.threads = static_cast<int>(positive(name, value));
+        else if (name == "--repeats")
+            options.repeats = static_cast<int>(positive(name, value));
+        else if (name == "--layers")
+            options.layers = static_cast<int>(positive(name, value));
         else if (name == "--rows") {
             options.rows.clear();
             std::string list = value;
-            for (char* item = std::strtok(list.data(), ","); item; item = std::strtok(nullptr, ",")) options.rows.push_back(positive(name, item));
+            for (char* item = std::strtok(list.data(), ","); item; item = std::strtok(nullptr, ","))
+                options.rows.push_back(positive(name, item));
             if (options.rows.empty()) usage("--rows needs at least one number");
-        } else usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows");
+        } else
+            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows");
     }
     if (!find_kernel_table(options.isa)) usage("--isa " + options.isa + " is not available here");
     return options;
@@ -195,9 +201,9 @@ void report(const Options& options, const KernelTable& table, const Case& item, 
     const double first = median(times[0]);
     for (size_t i = 0; i < options.rows.size(); ++i) {
         const double s = median(times[i]), rows = static_cast<double>(options.rows[i]);
-        std::printf("%-8s rows=%-4.0f %9.3f ms  best %9.3f  %6.1f GB/s  %8.1f GOP/s  %6.2fx  %8.0f rows/s\n", item.name.c_str(), rows, s * 1e3,
-                    *std::min_element(times[i].begin(), times[i].end()) * 1e3, bytes / s / 1e9, 2 * weights * rows / s / 1e9, s / first,
-                    rows / s);
+        std::printf("%-8s rows=%-4.0f %9.3f ms  best %9.3f  %6.1f GB/s  %8.1f GOP/s  %6.2fx  %8.0f rows/s\n", item.name.c_str(), rows,
+                    s * 1e3, *std::min_element(times[i].begin(), times[i].end()) * 1e3, bytes / s / 1e9, 2 * weights * rows / s / 1e9,
+                    s / first, rows / s);
     }
     std::fflush(stdout);
 }
