@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swiftsure.records.statistics import geometric_mean, median, paired_ratio, student_t
+from swiftsure.records.statistics import Noise, geometric_mean, median, pair_noise, paired_ratio, student_t
 
 positive = st.floats(min_value=1e-6, max_value=1e6)
 
@@ -71,6 +71,31 @@ def test_unrepeated_pairs_take_their_interval_from_the_groups() -> None:
     assert ratio.spread == "groups"
     assert ratio.low is not None
     assert ratio.low < ratio.value
+
+
+def test_noise_is_the_pooled_variance_within_groups() -> None:
+    noise = pair_noise([[(math.e, 1.0), (1.0, 1.0)], [(1.0, 1.0)], [(2.0, 2.0), (3.0, 3.0), (4.0, 4.0)]])
+    assert noise.freedom == 3
+    assert noise.variance == pytest.approx(0.5 / 3)
+
+
+def test_few_pairs_take_their_interval_from_the_noise_of_the_run() -> None:
+    pairs = [[(2.0, 1.0), (2.2, 1.0)], [(2.0, 1.0), (1.9, 1.0)]]
+    ratio = paired_ratio(pairs, Noise(variance=0.01, freedom=12))
+    assert ratio is not None
+    assert ratio.spread == "noise"
+    assert ratio.low == pytest.approx(ratio.value * math.exp(-2.1788 * 0.1 * math.sqrt(0.5 + 0.5) / 2), rel=1e-4)
+
+
+def test_enough_pairs_keep_to_their_own_noise() -> None:
+    pairs = [[(2.0, 1.0), (2.2, 1.0), (2.1, 1.0)], [(2.0, 1.0), (1.9, 1.0), (2.0, 1.0)]]
+    assert paired_ratio(pairs, Noise(variance=9.0, freedom=12)) == paired_ratio(pairs)
+
+
+def test_noise_from_too_few_repeats_does_not_help() -> None:
+    ratio = paired_ratio([[(2.0, 1.0), (2.2, 1.0)], [(2.0, 1.0)]], Noise(variance=0.01, freedom=2))
+    assert ratio is not None
+    assert not ratio.conclusive
 
 
 def test_no_pair_is_no_ratio() -> None:

@@ -100,6 +100,14 @@ def test_report_shows_the_upstream_column_where_it_was_measured(honest_result: P
     assert "NOT MEASURED" not in text
 
 
+def test_an_interval_that_contains_one_is_not_sold_as_a_speedup(honest_result: ProveResult) -> None:
+    exact = honest_result.mode("exact")
+    for low, shown in ((0.9, True), (1.1, False)):
+        bounds = {**exact.intervals, "decode": {"ratio": 1.2, "low": low, "high": 1.4, "pairs": 9}}
+        mode = dataclasses.replace(exact, speedup={**exact.speedup, "decode": 1.2}, intervals=bounds)
+        assert ("no difference is shown" in words.sentence(mode)) is shown
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_table_fits_the_terminal(honest_result: ProveResult, width: int) -> None:
     out = io.StringIO()
@@ -117,6 +125,11 @@ def test_table_fits_the_terminal(honest_result: ProveResult, width: int) -> None
 )
 def test_seconds_are_said_as_a_person_would(value: float | None, text: str) -> None:
     assert words.seconds(value) == text
+
+
+def test_intervals_keep_to_three_digits() -> None:
+    assert words.interval({"ratio": 1.2345, "low": 0.5, "high": 123.4}) == "1.23x (0.50-123)"
+    assert words.interval({"ratio": 12.345, "low": None}) == "INCONCLUSIVE"
 
 
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (999_999, "999,999"), (1_500_000, "1.5 million"), (2_612_264_960, "2.61 billion")])

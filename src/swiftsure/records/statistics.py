@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 MIN_PAIRS = 5
 """Fewer pairs than this make no interval."""
+MIN_PAIRS_WITH_NOISE = 3
+"""The same where the noise of a single pair is known from other pairs of the run."""
 MIN_FREEDOM = 3
 """Fewer degrees of freedom than this make no interval: t is above 4 there."""
 
@@ -38,7 +40,8 @@ def geometric_mean(values: Iterable[float]) -> float:
 class Ratio:
     """A paired ratio. ``low`` and ``high`` bound it at 95 %; both are ``None`` when there are too few pairs for an interval.
 
-    ``spread`` says what the interval was taken over: repeated pairs ("pairs"), groups where pairs were not repeated ("groups").
+    ``spread`` says what the interval was taken from: these repeated pairs ("pairs"), the noise of all of the run's repeated pairs
+    ("noise"), or the groups, where pairs were not repeated ("groups").
     """
 
     value: float
@@ -64,33 +67,54 @@ class Ratio:
         }
 
 
-def paired_ratio(groups: Iterable[Sequence[tuple[float, float]]]) -> Ratio | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noise:
+    """How much the logarithm of one pair's ratio varies between repeats, from ``freedom`` degrees of freedom."""
+
+    variance: float
+    freedom: int
+
+
+def pair_noise(groups: Iterable[Sequence[tuple[float, float]]]) -> Noise:
+    """The variance within groups, pooled over them. Groups of one pair tell nothing."""
+    logs = [_log_ratios(group) for group in groups if group]
+    freedom = sum(len(group) - 1 for group in logs)
+    squares = math.fsum((x - math.fsum(group) / len(group)) ** 2 for group in logs for x in group)
+    return Noise(variance=squares / freedom if freedom else 0.0, freedom=freedom)
+
+
+def paired_ratio(groups: Iterable[Sequence[tuple[float, float]]], noise: Noise | None = None) -> Ratio | None:
     """The ratio first / second over groups of pairs; ``None`` when there is no pair at all.
 
-    A group weighs as much as every other, however many pairs it has. Variances are pooled within groups: with G groups of n_g pairs the
-    standard error is s * sqrt(sum 1/n_g) / G, with sum (n_g - 1) degrees of freedom. Where pairs were not repeated often enough for
-    that, the groups' own spread is used (G - 1 degrees of freedom), which is wider: it contains the differences between prompts.
+    A group weighs as much as every other, however many pairs it has: with G groups of n_g pairs and the variance s^2 within groups, the
+    standard error is s * sqrt(sum 1/n_g) / G. The variance is that of these groups, or, where they have too few repeats, ``noise``: that
+    of the whole run. Where nothing was repeated, the groups' own spread is used (G - 1 degrees of freedom), which is wider: it contains
+    the differences between prompts.
     """
-    logs = [[_log(a) - _log(b) for a, b in group] for group in groups]
-    logs = [group for group in logs if group]
-    if not logs:
+    kept = [group for group in groups if group]
+    if not kept:
         return None
-    means = [math.fsum(group) / len(group) for group in logs]
-    count, pairs = len(logs), sum(len(group) for group in logs)
+    means = [math.fsum(logs) / len(logs) for logs in map(_log_ratios, kept)]
+    count, pairs = len(kept), sum(len(group) for group in kept)
     centre = math.fsum(means) / count
-    freedom, spread = pairs - count, "pairs"
-    squares = math.fsum((x - mean) ** 2 for group, mean in zip(logs, means, strict=True) for x in group)
-    weight = math.sqrt(math.fsum(1 / len(group) for group in logs)) / count
-    if freedom < MIN_FREEDOM:
-        freedom, spread = count - 1, "groups"
+    own, weight = pair_noise(kept), math.sqrt(math.fsum(1 / len(group) for group in kept)) / count
+    if pairs >= MIN_PAIRS and own.freedom >= MIN_FREEDOM:
+        used, spread = own, "pairs"
+    elif noise is not None and pairs >= MIN_PAIRS_WITH_NOISE and noise.freedom >= MIN_FREEDOM:
+        used, spread = noise, "noise"
+    elif pairs >= MIN_PAIRS and count - 1 >= MIN_FREEDOM:
         squares = math.fsum((mean - centre) ** 2 for mean in means)
-        weight = 1 / math.sqrt(count)
-    if pairs < MIN_PAIRS or freedom < MIN_FREEDOM:
+        used, spread, weight = Noise(variance=squares / (count - 1), freedom=count - 1), "groups", 1 / math.sqrt(count)
+    else:
         return Ratio(value=math.exp(centre), low=None, high=None, pairs=pairs, groups=count, spread=None)
-    reach = student_t(0.975, freedom) * math.sqrt(squares / freedom) * weight
+    reach = student_t(0.975, used.freedom) * math.sqrt(used.variance) * weight
     return Ratio(
         value=math.exp(centre), low=math.exp(centre - reach), high=math.exp(centre + reach), pairs=pairs, groups=count, spread=spread
     )
+
+
+def _log_ratios(group: Sequence[tuple[float, float]]) -> list[float]:
+    return [_log(a) - _log(b) for a, b in group]
 
 
 def student_t(probability: float, freedom: int) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from swiftsure.records.statistics import Ratio, median, paired_ratio
+from swiftsure.records.statistics import Noise, Ratio, median, pair_noise, paired_ratio
 
 METRICS = ("decode", "ttft", "end_to_end")
 PHASES = ("load", "tokenize", "prefill", "decode", "detokenize")
@@ -59,9 +59,14 @@ def paired(base: Iterable[Sample], other: Iterable[Sample], metric: str) -> dict
     return groups
 
 
-def speedup(base: Iterable[Sample], other: Iterable[Sample], metric: str) -> Ratio | None:
-    """The paired ratio base / other of a metric; groups are prompts."""
-    return paired_ratio(paired(base, other, metric).values())
+def speedup(base: Iterable[Sample], other: Iterable[Sample], metric: str, noise: Noise | None = None) -> Ratio | None:
+    """The paired ratio base / other of a metric; groups are prompts. ``noise`` is that of the whole run, for parts with few repeats."""
+    return paired_ratio(paired(base, other, metric).values(), noise)
+
+
+def run_noise(base: Sequence[Sample], other: Sequence[Sample]) -> dict[str, Noise]:
+    """By metric, how much a single pair varies between rounds."""
+    return {metric: pair_noise(paired(base, other, metric).values()) for metric in METRICS}
 
 
 def pair_ratios(base: Sequence[Sample], other: Sequence[Sample]) -> dict[str, list[float]]:
@@ -103,8 +108,8 @@ def phase_ratio(base: Mapping[str, float], other: Mapping[str, float]) -> dict[s
     return {phase: base[phase] / other[phase] if base[phase] > 0 and other[phase] > 0 else None for phase in base}
 
 
-def speedups(base: Sequence[Sample], other: Sequence[Sample]) -> dict[str, Ratio | None]:
-    return {metric: speedup(base, other, metric) for metric in METRICS}
+def speedups(base: Sequence[Sample], other: Sequence[Sample], noise: Mapping[str, Noise] | None = None) -> dict[str, Ratio | None]:
+    return {metric: speedup(base, other, metric, noise[metric] if noise else None) for metric in METRICS}
 
 
 def worst(base: Sequence[Sample], other: Sequence[Sample]) -> dict[str, Any]:
@@ -121,12 +126,13 @@ def worst(base: Sequence[Sample], other: Sequence[Sample]) -> dict[str, Any]:
 
 def breakdown(base: Sequence[Sample], other: Sequence[Sample], key: Callable[[Sample], str]) -> dict[str, dict[str, Any]]:
     """Figures per kind, per size or per any other key of a sample."""
-    return {name: figures(base, group) for name, group in _grouped(other, key).items()}
+    noise = run_noise(base, other)
+    return {name: figures(base, group, noise) for name, group in _grouped(other, key).items()}
 
 
-def figures(base: Sequence[Sample], other: Sequence[Sample]) -> dict[str, Any]:
+def figures(base: Sequence[Sample], other: Sequence[Sample], noise: Mapping[str, Noise] | None = None) -> dict[str, Any]:
     """What stands in the JSON for a group of samples. A ratio with too few samples is null there and INCONCLUSIVE in ``intervals``."""
-    ratios = speedups(base, other)
+    ratios = speedups(base, other, noise)
     return {
         "prompts": len({sample.prompt for sample in other}),
         "samples": len(other),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from markupsafe import Markup
+
 from swiftsure.records.charts import Bar, Dots, Stack, bar_chart, dot_chart, stack_chart
 from swiftsure.records.page import render_page
 from swiftsure.verify import words
@@ -17,7 +19,7 @@ FILTERS = {
     "rate": words.rate,
     "seconds": words.seconds,
     "ratio": words.ratio,
-    "interval": words.interval,
+    "interval": lambda figures: _unbroken(words.interval(figures)),
     "phase_ratio": lambda value: "took no time" if value is None else f"{value:.2f}x",
 }
 
@@ -46,6 +48,11 @@ def render_report(result: ProveResult) -> str:
         "facts": _facts(result),
     }
     return render_page("swiftsure.verify", "prove.html.j2", values, FILTERS)
+
+
+def _unbroken(interval: str) -> Markup:
+    """A narrow column breaks before the bounds, not within them."""
+    return Markup(" ").join(Markup('<span class="unbroken">{}</span>').format(part) for part in interval.split())
 
 
 def _column(mode: ModeResult) -> dict[str, str]:

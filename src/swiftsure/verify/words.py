@@ -14,14 +14,19 @@ METRIC_NAMES = {"decode": "decode", "ttft": "first token", "end_to_end": "end to
 
 
 def ratio(value: float | None) -> str:
-    return INCONCLUSIVE if value is None else f"{value:.2f}x"
+    return INCONCLUSIVE if value is None else f"{_digits(value)}x"
 
 
 def interval(figures: Mapping[str, Any]) -> str:
     """``1.31x (1.27-1.35)`` from an entry of ``intervals``, or INCONCLUSIVE with what there was."""
     if figures.get("low") is None:
         return INCONCLUSIVE
-    return f"{figures['ratio']:.2f}x ({figures['low']:.2f}-{figures['high']:.2f})"
+    return f"{_digits(figures['ratio'])}x ({_digits(figures['low'])}-{_digits(figures['high'])})"
+
+
+def _digits(value: float) -> str:
+    """Two decimals, or three digits of what is larger."""
+    return f"{value:.2f}" if value < 10 else f"{value:.3g}"
 
 
 def seconds(value: float | None) -> str:
@@ -107,8 +112,9 @@ def _speed(mode: ModeResult) -> str:
     value = mode.speedup["decode"]
     if value is None:
         return "is the same model; its speed-up is INCONCLUSIVE (too few samples)"
-    bounds = mode.intervals["decode"]
-    return f"decodes {value:.2f}x as fast as default (95 % interval {bounds['low']:.2f} to {bounds['high']:.2f}) and is the same model"
+    low, high = mode.intervals["decode"]["low"], mode.intervals["decode"]["high"]
+    doubt = ", so no difference is shown" if low <= 1 <= high else ""
+    return f"decodes {value:.2f}x as fast as default (95 % interval {low:.2f} to {high:.2f}{doubt}) and is the same model"
 
 
 def worst_line(mode: ModeResult) -> str:
