@@ -6,8 +6,8 @@
 //   Q8_0        512 B of int8: vector j (64 B), byte 4n+i holds column 4j+i of row n; then 16 float16 scales (32 B).
 // F32, F16, BF16: (k, 16), the rows of the strip beside each other.
 //
-// The kernels take any range of strips. They ask for weights kPrefetchBytes ahead of use, beyond the end of a strip too; a thread should
-// claim at least kStripsPerChunk strips at a time where there are enough, so that little of what it asks for goes to another.
+// The kernels take any range of strips. They ask for weights kPrefetchBytes ahead of use, beyond the end of the range too; a thread should
+// go on with the range that follows, so that little of what it asks for is another's. kStripsPerChunk strips are worth a claim.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace swiftsure {
 enum class TensorType : int32_t { F32, F16, BF16, Q8_0, Q4_0, Q4_1 };
 
 constexpr int64_t kStripRows = 16;
-constexpr int64_t kPrefetchBytes = 5120;  // far enough ahead to hide DRAM, near enough to stay in L1
+constexpr int64_t kPrefetchBytes = 8192;  // far enough ahead to hide DRAM, near enough to stay in L1
 constexpr int64_t kStripsPerChunk = 4;
 
 // Bytes of one group of 32 columns of a strip: the integers, then the float16 scales, then (Q4_1) the float16 minima.

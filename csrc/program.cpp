@@ -17,7 +17,6 @@ void require_at_least(const char* name, int64_t value, int64_t least) {
 }
 
 constexpr int64_t kMaxThreads = 1024, kMaxRows = 65536;
-constexpr int64_t kMaxStripsPerChunk = 16;  // about 100 KB of weights: what a descheduled thread can hold up
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -216,17 +215,10 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
     if (columns != buffers_[static_cast<size_t>(o)].width)
         refuse("the weights of a matmul have " + std::to_string(columns) + " rows, but '" + std::string(out) + "' has " +
                std::to_string(buffers_[static_cast<size_t>(o)].width) + " columns");
-    // Chunks shrink towards the end, so that threads finish together; small ones would ask for weights that go to another thread.
-    int64_t left = strips;
+    const int64_t share = std::min(kStripsPerChunk, ceil_div(strips, threads_));
     for (size_t p = 0; p < stage.parts.size(); ++p) {
-        for (int64_t s = 0; s < stage.parts[p].weight.strips;) {
-            const int64_t share =
-                std::clamp(left / (2 * threads_), std::min(kStripsPerChunk, ceil_div(strips, threads_)), kMaxStripsPerChunk);
-            const int64_t end = std::min(s + share, stage.parts[p].weight.strips);
-            stage.chunks.push_back({static_cast<int>(p), s, end});
-            left -= end - s;
-            s = end;
-        }
+        const int64_t in_part = stage.parts[p].weight.strips;
+        for (int64_t s = 0; s < in_part; s += share) stage.chunks.push_back({static_cast<int>(p), s, std::min(s + share, in_part)});
     }
     if (quantized) quantize_input(i);
     writing(out);

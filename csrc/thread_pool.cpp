@@ -14,10 +14,10 @@ constexpr uint64_t kFieldBits = 20, kFieldMask = (uint64_t{1} << kFieldBits) - 1
 // Long enough for the Python code between two steps, short enough that an idle program costs nothing.
 constexpr auto kSpin = std::chrono::microseconds(200);
 
-uint64_t word(uint64_t run, int32_t chunks) { return run << (2 * kFieldBits) | static_cast<uint64_t>(chunks) << kFieldBits; }
+uint64_t word(uint64_t run, uint64_t high, uint64_t low) { return run << (2 * kFieldBits) | high << kFieldBits | low; }
 uint64_t run_of(uint64_t w) { return w >> (2 * kFieldBits); }
-uint64_t chunks_of(uint64_t w) { return w >> kFieldBits & kFieldMask; }
-uint64_t count_of(uint64_t w) { return w & kFieldMask; }
+uint64_t high_of(uint64_t w) { return w >> kFieldBits & kFieldMask; }
+uint64_t low_of(uint64_t w) { return w & kFieldMask; }
 
 void pause() {
 #if defined(__x86_64__)
@@ -55,7 +55,10 @@ void wake(std::atomic<int32_t>& sleepers, std::mutex& mutex, std::condition_vari
 }  // namespace
 
 ThreadPool::ThreadPool(int32_t threads, int32_t max_stages)
-    : threads_(threads), max_stages_(max_stages), counters_(new Counter[static_cast<size_t>(max_stages)]) {
+    : threads_(threads),
+      max_stages_(max_stages),
+      shares_(new Counter[static_cast<size_t>(max_stages) * static_cast<size_t>(threads)]),
+      done_(new Counter[static_cast<size_t>(max_stages)]) {
     try {
         for (int32_t t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
     } catch (...) {
@@ -80,8 +83,14 @@ void ThreadPool::run(const int32_t* chunks, int32_t stages, Task task, void* con
     const uint64_t run = ((gate_.load() >> 32) + 1) & kRunMask;
     for (int32_t s = 0; s < stages; ++s) {
         if (chunks[s] < 0 || static_cast<uint64_t>(chunks[s]) > kFieldMask) throw std::length_error("a stage has too many chunks");
-        counters_[s].done.store(word(run, chunks[s]), std::memory_order_relaxed);
-        counters_[s].claimed.store(word(run, chunks[s]), std::memory_order_release);
+        const uint64_t count = static_cast<uint64_t>(chunks[s]), threads = static_cast<uint64_t>(threads_);
+        done_[s].word.store(word(run, count, 0), std::memory_order_relaxed);
+        uint64_t begin = 0;
+        for (uint64_t t = 0; t < threads; ++t) {
+            const uint64_t end = (count * (t + 1) + threads - 1) / threads;  // a lone chunk goes to the caller
+            share(s, static_cast<int32_t>(t)).word.store(word(run, begin, end), std::memory_order_release);
+            begin = end;
+        }
     }
     gate_.store(run << 32 | static_cast<uint64_t>(stages));
     wake(gate_sleepers_, mutex_, gate_opened_);
@@ -102,35 +111,39 @@ void ThreadPool::work(int32_t thread) {
 
 void ThreadPool::walk(uint64_t run, int32_t stages, int32_t thread) {
     for (int32_t s = 0; s < stages; ++s) {
-        Counter& counter = counters_[s];
         int32_t chunk = 0;
-        while (claim(counter, run, &chunk)) {
+        while (claim(s, run, thread, &chunk)) {
             task_(context_, s, chunk, thread);
-            finish(counter);
+            finish(s);
         }
+        const std::atomic<uint64_t>& word = done_[s].word;
         const auto over = [&] {
-            const uint64_t done = counter.done.load();
-            return run_of(done) != run || count_of(done) == chunks_of(done);
+            const uint64_t done = word.load();
+            return run_of(done) != run || low_of(done) == high_of(done);
         };
         if (!over()) await(over, stage_sleepers_, mutex_, stage_done_);
-        if (run_of(counter.done.load()) != run) return;  // the others have gone on to a later run
+        if (run_of(word.load()) != run) return;  // the others have gone on to a later run
     }
 }
 
-bool ThreadPool::claim(Counter& counter, uint64_t run, int32_t* chunk) {
-    uint64_t w = counter.claimed.load(std::memory_order_acquire);
-    while (run_of(w) == run && count_of(w) < chunks_of(w)) {
-        if (counter.claimed.compare_exchange_weak(w, w + 1, std::memory_order_acq_rel, std::memory_order_acquire)) {
-            *chunk = static_cast<int32_t>(count_of(w));
+bool ThreadPool::claim(int32_t stage, uint64_t run, int32_t thread, int32_t* chunk) {
+    for (int32_t i = 0; i < threads_; ++i) {
+        const bool own = i == 0;
+        std::atomic<uint64_t>& left = share(stage, (thread + i) % threads_).word;
+        uint64_t w = left.load(std::memory_order_acquire);
+        while (run_of(w) == run && high_of(w) < low_of(w)) {
+            const uint64_t rest = own ? word(run, high_of(w) + 1, low_of(w)) : word(run, high_of(w), low_of(w) - 1);
+            if (!left.compare_exchange_weak(w, rest, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+            *chunk = static_cast<int32_t>(own ? high_of(w) : low_of(w) - 1);
             return true;
         }
     }
     return false;
 }
 
-void ThreadPool::finish(Counter& counter) {
-    const uint64_t w = counter.done.fetch_add(1) + 1;
-    if (count_of(w) == chunks_of(w)) wake(stage_sleepers_, mutex_, stage_done_);
+void ThreadPool::finish(int32_t stage) {
+    const uint64_t w = done_[stage].word.fetch_add(1) + 1;
+    if (low_of(w) == high_of(w)) wake(stage_sleepers_, mutex_, stage_done_);
 }
 
 }  // namespace swiftsure

@@ -1,4 +1,4 @@
-// Threads that walk a list of stages together: chunks of a stage are claimed from a counter, a stage begins when the one before it is done.
+// Threads that walk a list of stages together: chunks of a stage are claimed one by one, a stage begins when the one before it is done.
 #pragma once
 
 #include <atomic>
@@ -14,6 +14,9 @@ namespace swiftsure {
 // A stage is done when its chunks are, not when every thread has come by: a thread that is asleep or descheduled holds up nobody unless
 // it holds a chunk. Each counter carries the number of its run, so a thread that lags a whole run behind finds only foreign numbers,
 // claims nothing and returns to the gate.
+//
+// Every thread has its share of a stage, a range of neighbouring chunks that it claims in ascending order: what it prefetches beyond a
+// chunk is what it needs next. A thread whose share is used up takes the last chunk left of another's.
 //
 // Threads spin for a bounded time and then sleep, both between stages and between runs.
 class ThreadPool {
@@ -34,22 +37,26 @@ class ThreadPool {
     void run(const int32_t* chunks, int32_t stages, Task task, void* context);
 
   private:
-    // run number (24 bits) | chunks (20 bits) | chunks claimed or done (20 bits)
+    // A cache line of its own: threads spin on some of them while others count.
     struct alignas(64) Counter {
-        std::atomic<uint64_t> claimed{0};
-        std::atomic<uint64_t> done{0};
+        std::atomic<uint64_t> word{0};
     };
 
     void work(int32_t thread);
     void walk(uint64_t run, int32_t stages, int32_t thread);
-    bool claim(Counter& counter, uint64_t run, int32_t* chunk);
-    void finish(Counter& counter);
+    bool claim(int32_t stage, uint64_t run, int32_t thread, int32_t* chunk);
+    void finish(int32_t stage);
+    Counter& share(int32_t stage, int32_t thread) {
+        return shares_[static_cast<size_t>(stage) * static_cast<size_t>(threads_) + static_cast<size_t>(thread)];
+    }
     void stop();
 
     const int32_t threads_;
     const int32_t max_stages_;
-    std::unique_ptr<Counter[]> counters_;
-    Task task_ = nullptr;  // read by holders of a chunk only
+    std::unique_ptr<Counter[]>
+        shares_;                       // (stages, threads)  run number (24 bits) | first chunk left (20 bits) | one past the last (20 bits)
+    std::unique_ptr<Counter[]> done_;  // (stages,)          run number (24 bits) | chunks (20 bits) | chunks done (20 bits)
+    Task task_ = nullptr;              // read by holders of a chunk only
     void* context_ = nullptr;
 
     alignas(64) std::atomic<uint64_t> gate_{0};  // run number << 32 | stages; a change opens the gate
