@@ -212,18 +212,25 @@ except SwiftsureError as error:
 """
 
 
-def test_interrupt_ends_the_workers_and_says_so(tiny_path: Path, workload_path: Path) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_ends_the_workers_clears_up_and_says_so(tiny_path: Path, workload_path: Path, signal_number: int) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(tiny_path), str(workload_path), str(HERE / "dishonest_worker.py")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    scratch = workload_path.parent / "scratch"
+    scratch.mkdir()
+    environment = {**os.environ, "TMPDIR": str(scratch)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, start_new_session=True, env=environment) as process:
         assert process.stderr is not None
         assert any(line.startswith("ACTIVE mode=exact") for line in process.stderr)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         assert len(children) == 2
         time.sleep(1.0)  # default is in its slow generation now
-        os.kill(process.pid, signal.SIGINT)
+        assert list(scratch.glob("swiftsure-prove-*"))
+        os.kill(process.pid, signal_number)
         out, _ = process.communicate(timeout=30)
     assert out == "interrupted: the workers were ended, and nothing was proved 1\n"
     assert not any(Path(f"/proc/{child}").exists() for child in children)
+    assert not list(scratch.iterdir())
 
 
 def test_a_model_that_is_not_there_is_named() -> None:

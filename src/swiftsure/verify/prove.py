@@ -8,10 +8,12 @@ Then the timing: modes alternate prompt by prompt, with every store cleared befo
 
 from __future__ import annotations
 
+import signal
 import tempfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,17 +79,30 @@ def prove(options: ProveOptions, *, console: Console | None = None, worker: Sequ
     """Runs the main job. Progress and the workers' ACTIVE, LEVER and EXIT lines go to ``console`` (standard error by default).
 
     ``worker`` is the command that starts a worker process. Raises ``SwiftsureError`` when default itself cannot run, when the model or the
-    prompts cannot be used, and on Ctrl-C; a mode other than default that breaks is a verdict, not an exception.
+    prompts cannot be used, on Ctrl-C and on SIGTERM; a mode other than default that breaks is a verdict, not an exception.
     """
     began = time.perf_counter()
     prompts = options.workload()
     if options.upstream:
         require_upstream()
-    with Screen(console) as screen, ExitStack() as stack:
-        try:
+    try:
+        with _terminate_as_interrupt(), Screen(console) as screen, ExitStack() as stack:
             return _prove(options, prompts, screen, stack, worker, began)
-        except KeyboardInterrupt:
-            raise SwiftsureError("interrupted: the workers were ended, and nothing was proved") from None
+    except KeyboardInterrupt:
+        raise SwiftsureError("interrupted: the workers were ended, and nothing was proved") from None
+
+
+@contextmanager
+def _terminate_as_interrupt() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: with its workers ended and its files gone. Only the main thread may arrange that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _prove(
