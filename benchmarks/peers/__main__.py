@@ -18,6 +18,7 @@ from benchmarks.peers.adapters.swiftsure import BASE
 from benchmarks.peers.contract import Contender
 from benchmarks.peers.environments import python_for
 from benchmarks.peers.measure import Prompt, take_turns
+from benchmarks.peers.neighbours import others_share, read_clock
 from benchmarks.peers.process import ROOT, PeerError, Worker
 from swiftsure.errors import SwiftsureError
 from swiftsure.models.cache import home
@@ -26,6 +27,7 @@ from swiftsure.models.model import open_model
 from swiftsure.records.machine import read_machine
 from swiftsure.verify.builtin import builtin_workload
 
+BUSY_FROM = 0.1  # of the machine's processor time
 PROMPTS = ("limiter-greedy", "chat-sky", "summary-short", "json-orders")
 
 
@@ -37,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"peers: {error}", file=sys.stderr)
         return 1
     print(report.table(result))
-    if result["busy"]:
-        print(f"\nBUSY: {result['busy']}; ratios of engines that wait differently say little now", file=sys.stderr)
+    if result["others_cpu_share"] > BUSY_FROM:
+        print(f"\nBUSY: others used {result['others_cpu_share']:.0%} of the machine meanwhile; such a run proves little", file=sys.stderr)
     path = options.json or ROOT / "benchmarks" / "results" / f"peers-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     report.write(result, path)
     print(f"\n{path}")
@@ -100,13 +102,15 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
     with open_model(files) as model:
         prompts = [_prompt(model, prompt) for prompt in options.workload]
     context = max(len(prompt.ids) for prompt in prompts) + options.max_tokens + 64
-    machine = read_machine().to_dict()  # before the run: its load average is what others did
+    machine = read_machine().to_dict()
     with _workers(options) as (contenders, workers):
         facts = {}
         for contender, (adapter, worker) in zip(contenders, workers, strict=True):
             place = {"model_path": str(files.path), "threads": options.threads, "context": context}
             facts[contender.name] = worker.ask("load", adapter=options.modules[adapter].__name__, variant=contender.variant, **place)
         asked = {worker.name: worker for _, worker in workers}
+        pids = [worker.pid for _, worker in workers]
+        before = read_clock(pids)
         turns = take_turns(
             asked,
             prompts,
@@ -115,6 +119,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             pause_s=options.pause,
             progress=lambda line: print(line, file=sys.stderr),
         )
+        others = others_share(before, read_clock(pids))
         peak = {name: worker.ask("peak_rss_bytes") for name, worker in asked.items()}
         rows = {}
         if not options.no_rows:
@@ -131,7 +136,7 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         rows=rows,
         peak_rss_bytes=peak,
         machine=machine,
-        busy=_busy(machine),
+        others_cpu_share=others,
         model={"name": files.name, "sha256": files.sha256},
         settings={
             "threads": options.threads,
@@ -141,14 +146,6 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             "environments": {name: asdict(m.ENVIRONMENT) if m.ENVIRONMENT else None for name, m in options.modules.items()},
         },
     )
-
-
-def _busy(machine: dict[str, Any]) -> str | None:
-    """What others did on this machine in the minute before the run, if it was more than a quarter of it."""
-    load = machine["load_average"]
-    if load is None or load[0] <= machine["usable_cpus"] / 4:
-        return None
-    return f"load average {load[0]:.2f} on {machine['usable_cpus']} processors before the run"
 
 
 def _prompt(model: Any, prompt: Any) -> Prompt:

@@ -38,6 +38,10 @@ class Worker:
             self._log.close()
             raise PeerError(f"{name}: {python} cannot be started: {error.strerror}") from None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def ask(self, do: str, **arguments: Any) -> Any:
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:

@@ -23,7 +23,7 @@ def record(
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
     peak_rss_bytes: Mapping[str, int | None],
     machine: Mapping[str, Any],
-    busy: str | None,
+    others_cpu_share: float,
     model: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def record(
         "measured_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "base": base,
         "machine": dict(machine),
-        "busy": busy,
+        "others_cpu_share": others_cpu_share,
         "model": dict(model),
         "settings": dict(settings),
         "prompts": {prompt.name: {"tokens": len(prompt.ids)} for prompt in prompts},

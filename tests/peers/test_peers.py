@@ -16,6 +16,7 @@ from benchmarks.peers.adapters import adapters
 from benchmarks.peers.contract import Contender, Environment, compare_rows
 from benchmarks.peers.environments import python_for
 from benchmarks.peers.measure import Prompt, Turn, first_difference, ratio, take_turns, texts_against
+from benchmarks.peers.neighbours import CpuClock, others_share, read_clock
 from benchmarks.peers.process import PeerError, Worker
 
 PROMPTS = (Prompt(name="a", ids=(1, 2, 3)), Prompt(name="b", ids=(9,) * 10))
@@ -101,6 +102,17 @@ def test_rows_are_compared_bit_by_bit() -> None:
     assert (found.rows, found.equal_rows, found.largest_difference, found.different_best_tokens) == (3, 1, 0.5, 1)
 
 
+def test_neighbours_are_what_is_busy_and_not_ours(tmp_path: Path) -> None:
+    def clock(busy_ticks: int, idle_ticks: int, own_ticks: int) -> CpuClock:
+        (tmp_path / "7").mkdir(exist_ok=True)
+        (tmp_path / "stat").write_text(f"cpu  {busy_ticks} 0 0 {idle_ticks} 0 0 0 0 5 5\ncpu0 1 1 1 1\n")
+        (tmp_path / "7" / "stat").write_text(f"7 (a b) c) S 1 1 1 0 -1 0 0 0 0 0 {own_ticks} 0 0 0 20 0\n")
+        return read_clock([7], tmp_path)
+
+    assert others_share(clock(100, 100, 50), clock(400, 200, 250)) == pytest.approx((300 - 200) / 400)
+    assert others_share(clock(100, 100, 50), clock(100, 100, 50)) == 0.0
+
+
 def test_the_record_holds_what_the_table_says(start: Callable[[str], Worker], tmp_path: Path) -> None:
     contenders = [Contender(name="counts", variant="counts"), Contender(name="wanders", variant="wanders", plain="counts")]
     workers = {one.name: start(one.variant) for one in contenders}
@@ -114,7 +126,7 @@ def test_the_record_holds_what_the_table_says(start: Callable[[str], Worker], tm
         rows={"counts": [workers["counts"].ask("rows", ids=[1, 2, 3])]},
         peak_rss_bytes={"counts": 5_000_000, "wanders": None},
         machine={},
-        busy=None,
+        others_cpu_share=0.0,
         model={"name": "none"},
         settings={},
     )

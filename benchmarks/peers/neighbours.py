@@ -1,0 +1,38 @@
+"""How much of the machine others used while the contenders took their turns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuClock:
+    """Processor seconds since some start: of the whole machine, of all work on it, and of the contenders' processes."""
+
+    all_s: float
+    busy_s: float
+    own_s: float
+
+
+def read_clock(pids: Sequence[int], root: Path = Path("/proc")) -> CpuClock:
+    ticks = os.sysconf("SC_CLK_TCK")
+    # user nice system idle iowait irq softirq steal; guest times are contained in user and nice.
+    fields = [int(value) for value in (root / "stat").read_text().splitlines()[0].split()[1:9]]
+    idle = fields[3] + fields[4]
+    return CpuClock(all_s=sum(fields) / ticks, busy_s=(sum(fields) - idle) / ticks, own_s=sum(_own(root, pid) for pid in pids) / ticks)
+
+
+def _own(root: Path, pid: int) -> int:
+    # The command name in parentheses may hold blanks: fields are counted from behind it.
+    fields = (root / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])  # utime, stime
+
+
+def others_share(before: CpuClock, after: CpuClock) -> float:
+    """Between 0 and 1: processor time of everyone else over all processor time there was. Ticks of 10 ms blur short spans."""
+    elapsed = after.all_s - before.all_s
+    others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
+    return min(1.0, max(0.0, others / elapsed)) if elapsed > 0 else 0.0
