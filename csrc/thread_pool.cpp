@@ -128,13 +128,12 @@ void ThreadPool::walk(uint64_t run, int32_t stages, int32_t thread) {
 
 bool ThreadPool::claim(int32_t stage, uint64_t run, int32_t thread, int32_t* chunk) {
     for (int32_t i = 0; i < threads_; ++i) {
-        const bool own = i == 0;
         std::atomic<uint64_t>& left = share(stage, (thread + i) % threads_).word;
         uint64_t w = left.load(std::memory_order_acquire);
         while (run_of(w) == run && high_of(w) < low_of(w)) {
-            const uint64_t rest = own ? word(run, high_of(w) + 1, low_of(w)) : word(run, high_of(w), low_of(w) - 1);
+            const uint64_t rest = word(run, high_of(w) + 1, low_of(w));
             if (!left.compare_exchange_weak(w, rest, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
-            *chunk = static_cast<int32_t>(own ? high_of(w) : low_of(w) - 1);
+            *chunk = static_cast<int32_t>(high_of(w));
             return true;
         }
     }

@@ -15,8 +15,9 @@ namespace swiftsure {
 // it holds a chunk. Each counter carries the number of its run, so a thread that lags a whole run behind finds only foreign numbers,
 // claims nothing and returns to the gate.
 //
-// Every thread has its share of a stage, a range of neighbouring chunks that it claims in ascending order: what it prefetches beyond a
-// chunk is what it needs next. A thread whose share is used up takes the last chunk left of another's.
+// Every thread has its share of a stage, a range of neighbouring chunks claimed in ascending order: what a matmul prefetches beyond a chunk
+// is what its thread needs next. A thread whose share is used up goes on with the first chunk left of another's, in ascending order too,
+// since the other is most likely descheduled.
 //
 // Threads spin for a bounded time and then sleep, both between stages and between runs.
 class ThreadPool {
