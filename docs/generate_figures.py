@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from swiftsure.verify import words
+
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
@@ -34,7 +36,7 @@ def prove_section(result: dict[str, Any]) -> str:
         f"`swiftsure prove` on {created}: {result['pins']['model']['name']}, {workload['prompts']} prompts ({workload['greedy']} greedy), "
         f"{workload['new_tokens']:,} new tokens, {settings['threads']} threads, {settings['isa']}; medians.",
         machine_line(result["machine"]),
-        f"Two threads read {result['bandwidth']['read_gb_per_s']:.1f} GB/s from a buffer of the weights' size in the same run.",
+        f"{result['bandwidth']['threads']} threads read {result['bandwidth']['read_gb_per_s']:.1f} GB/s from a buffer of the weights' size in the same run.",
         "",
         "| mode | verdict | decode tokens/s | first token | peak memory | of the memory wall | bits compared | differing |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -51,8 +53,7 @@ def prove_section(result: dict[str, Any]) -> str:
         ]
         worst = " | ".join(f"{exact['worst'][m]:.2f}x" for m in ("decode", "ttft", "end_to_end"))
         lines.append(f"| worst prompt | {worst} |")
-    if result["upstream"]["status"] == "NOT MEASURED":
-        lines += ["", "Against the upstream release: not measured in this run."]
+    lines += ["", words.upstream(result["upstream"])]
     return "\n".join(lines) + "\n"
 
 
