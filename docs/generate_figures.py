@@ -36,7 +36,8 @@ def prove_section(result: dict[str, Any]) -> str:
         f"`swiftsure prove` on {created}: {result['pins']['model']['name']}, {workload['prompts']} prompts ({workload['greedy']} greedy), "
         f"{workload['new_tokens']:,} new tokens, {settings['threads']} threads, {settings['isa']}; medians.",
         machine_line(result["machine"]),
-        f"{result['bandwidth']['threads']} threads read {result['bandwidth']['read_gb_per_s']:.1f} GB/s from a buffer of the weights' size in the same run.",
+        f"{result['bandwidth']['threads']} threads read {result['bandwidth']['read_gb_per_s']:.1f} GB/s from a buffer of the weights' size "
+        "in the same run.",
         "",
         "| mode | verdict | decode tokens/s | first token | peak memory | of the memory wall | bits compared | differing |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
