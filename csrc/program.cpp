@@ -35,6 +35,7 @@ Program::Program(const KernelTable& kernels, int64_t threads, int64_t max_rows, 
 // --- buffers -----------------------------------------------------------------------------------------------------------------
 
 void Program::buffer(std::string name, int64_t width) {
+    still_building();
     require_at_least("width", width, 1);
     if (width > int64_t{1} << 24) refuse("width of buffer '" + name + "' must be at most 2^24, got " + std::to_string(width));
     for (const Buffer& b : buffers_)
@@ -45,7 +46,14 @@ void Program::buffer(std::string name, int64_t width) {
     buffers_.push_back(std::move(b));
 }
 
+// A run uses what building changes.
+void Program::still_building() const {
+    if (pool_) refuse("a program that has run takes no more operations");
+}
+
+// Every operation begins here, before it changes anything.
 int Program::find(std::string_view name) const {
+    still_building();
     for (size_t i = 0; i < buffers_.size(); ++i)
         if (buffers_[i].name == name) return static_cast<int>(i);
     std::string known;
@@ -62,7 +70,6 @@ int Program::reading(std::string_view name) const {
 }
 
 int Program::writing(std::string_view name) {
-    if (pool_) refuse("a program that has run takes no more operations");
     const int i = find(name);
     Buffer& b = buffers_[static_cast<size_t>(i)];
     if (b.rows == 0) {
@@ -90,11 +97,14 @@ void Program::different(int a, int b, const char* what) const {
     if (a == b) refuse(std::string(what) + " cannot write its own input '" + buffers_[static_cast<size_t>(a)].name + "'");
 }
 
-void Program::columns_fit(int x, int64_t offset, int64_t width, const char* what) const {
+// `vectors` of `size` columns each, from `offset` on.
+void Program::columns_fit(int x, int64_t offset, int64_t vectors, int64_t size, const char* what) const {
     const Buffer& b = buffers_[static_cast<size_t>(x)];
-    if (offset < 0 || width < 1 || offset > b.width - width)
-        refuse(std::string(what) + " needs columns [" + std::to_string(offset) + ", " + std::to_string(offset + width) + ") of buffer '" +
-               b.name + "', which has " + std::to_string(b.width));
+    int64_t width = 0, end = 0;
+    const bool countable = !__builtin_mul_overflow(vectors, size, &width) && !__builtin_add_overflow(offset, width, &end);
+    if (!countable || offset < 0 || width < 1 || end > b.width)
+        refuse(std::string(what) + " needs columns [" + std::to_string(offset) + ", " + (countable ? std::to_string(end) : "past 2^63") +
+               ") of buffer '" + b.name + "', which has " + std::to_string(b.width));
 }
 
 void Program::layer_exists(int64_t layer) const {
@@ -144,7 +154,7 @@ void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t he
     if (rotary_dim < 2 || rotary_dim % 2 != 0 || rotary_dim > head_dim)
         refuse("rotary_dim must be even and in [2, head_dim = " + std::to_string(head_dim) + "], got " + std::to_string(rotary_dim));
     if (!(theta >= 1.0 && theta < 1e30)) refuse("theta must be at least 1 and below 1e30, got " + std::to_string(theta));
-    columns_fit(i, offset, heads * head_dim, "rope");
+    columns_fit(i, offset, heads, head_dim, "rope");
     size_t table = 0;
     while (table < rope_tables_.size() && (rope_tables_[table].theta() != theta || rope_tables_[table].rotary_dim() != rotary_dim)) ++table;
     if (table == rope_tables_.size()) rope_tables_.emplace_back(theta, rotary_dim);
@@ -155,8 +165,8 @@ void Program::store_kv(std::string_view x, int64_t k_offset, int64_t v_offset, i
     not_after_select("store_kv");
     const int i = reading(x);
     layer_exists(layer);
-    columns_fit(i, k_offset, kv_.kv_heads() * kv_.head_dim(), "store_kv");
-    columns_fit(i, v_offset, kv_.kv_heads() * kv_.head_dim(), "store_kv");
+    columns_fit(i, k_offset, kv_.kv_heads(), kv_.head_dim(), "store_kv");
+    columns_fit(i, v_offset, kv_.kv_heads(), kv_.head_dim(), "store_kv");
     append(StoreKV{i, k_offset, v_offset, layer}, 0);
 }
 
@@ -188,7 +198,7 @@ void Program::attention(std::string_view x, int64_t q_offset, std::string_view o
     if (heads < 1 || heads % kv_.kv_heads() != 0)
         refuse("heads must be a multiple of the cache's " + std::to_string(kv_.kv_heads()) + " key-value heads, got " +
                std::to_string(heads));
-    columns_fit(i, q_offset, heads * kv_.head_dim(), "attention");
+    columns_fit(i, q_offset, heads, kv_.head_dim(), "attention");
     if (buffers_[static_cast<size_t>(o)].width != heads * kv_.head_dim())
         refuse("attention writes heads * head_dim = " + std::to_string(heads * kv_.head_dim()) + " columns, but '" + std::string(out) +
                "' has " + std::to_string(buffers_[static_cast<size_t>(o)].width));
@@ -248,14 +258,16 @@ void Program::quantize_input(int x) {
 // Whole cache lines per array, so that no two threads share one.
 void Program::make_scratch() {
     const int64_t heads = std::max<int64_t>(max_heads_ / kv_.kv_heads(), 1) * kMaxGroupRows, dim = kv_.head_dim();
-    const int64_t vectors = heads * dim, scalars = round_up(2 * heads, 16);  // `visible` takes two floats each
-    const int64_t per_thread = 3 * vectors + 5 * scalars + 512 * dim;
+    const int64_t converted = 2 * kSpanKeys * dim, vectors = heads * dim;
+    const int64_t scalars = round_up(2 * heads, 16);  // `visible` takes two floats each
+    const int64_t per_thread = 3 * vectors + 5 * scalars + converted;
     scratch_memory_ = Pages(static_cast<size_t>(threads_ * per_thread) * sizeof(float));
+    scratch_.clear();  // of a first run that found no memory for the rest, or no threads
     for (int64_t t = 0; t < threads_; ++t) {
         float* next = reinterpret_cast<float*>(scratch_memory_.data()) + t * per_thread;
         const auto take = [&](int64_t count) { return std::exchange(next, next + count); };
         Scratch own{};
-        own.converted = take(512 * dim);
+        own.converted = take(converted);
         own.q = take(vectors), own.acc = take(vectors), own.span_acc = take(vectors);
         own.max = take(scalars), own.sum = take(scalars), own.span_max = take(scalars), own.span_sum = take(scalars);
         own.visible = reinterpret_cast<int64_t*>(take(scalars));

@@ -151,6 +151,7 @@ class Program {
     };
 
     // --- building
+    void still_building() const;
     int find(std::string_view name) const;
     int reading(std::string_view name) const;
     int writing(std::string_view name);
@@ -158,7 +159,7 @@ class Program {
     void same_width(int a, int b, const char* what) const;
     void different(int a, int b, const char* what) const;
     void layer_exists(int64_t layer) const;
-    void columns_fit(int x, int64_t offset, int64_t width, const char* what) const;
+    void columns_fit(int x, int64_t offset, int64_t vectors, int64_t size, const char* what) const;
     void append(RowOp op, int64_t columns);
     void quantize_input(int x);
     void seal();

@@ -10,7 +10,6 @@ namespace swiftsure {
 
 namespace {
 
-constexpr int64_t kSpanKeys = 256;
 constexpr int64_t kMaxSpanBlocks = kSpanKeys / 16;
 constexpr int64_t kChunksPerThread = 4;
 

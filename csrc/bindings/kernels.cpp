@@ -20,8 +20,6 @@ namespace {
 using Vector = InArray<float, 1>;
 using Matrix = InArray<float, 2>;
 
-constexpr int64_t kSpanKeys = 256;
-
 void same_size(size_t a, size_t b, const char* what) {
     if (a != b) throw std::invalid_argument(std::string(what) + ": got " + std::to_string(a) + " and " + std::to_string(b));
 }
@@ -42,15 +40,6 @@ OutArray<float> silu_mul(const std::string& isa, Vector gate, Vector up) {
     const FloatMode mode;
     kernels.silu_mul(gate.data(), up.data(), out.data(), static_cast<int64_t>(gate.size()));
     return to_array(std::move(out), {gate.size()});
-}
-
-OutArray<float> add(const std::string& isa, Vector a, Vector b) {
-    const KernelTable& kernels = kernels_of(isa);
-    same_size(a.size(), b.size(), "a and b must have one width");
-    std::vector<float> out(a.size());
-    const FloatMode mode;
-    kernels.add(a.data(), b.data(), out.data(), static_cast<int64_t>(a.size()));
-    return to_array(std::move(out), {a.size()});
 }
 
 OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t rotary_dim, double theta, const std::string& style) {
@@ -106,7 +95,6 @@ void register_kernels(nb::module_& m) {
     m.def("supported_isas", &supported_isas, "Instruction sets of this build that this machine runs, best first.");
     m.def("rmsnorm", &rmsnorm, nb::arg("isa"), nb::arg("x").noconvert(), nb::arg("weight").noconvert(), nb::arg("eps"));
     m.def("silu_mul", &silu_mul, nb::arg("isa"), nb::arg("gate").noconvert(), nb::arg("up").noconvert());
-    m.def("add", &add, nb::arg("isa"), nb::arg("a").noconvert(), nb::arg("b").noconvert());
     m.def("rope", &rope, nb::arg("isa"), nb::arg("x").noconvert(), nb::arg("position"), nb::arg("rotary_dim"), nb::arg("theta"),
           nb::arg("style"));
     m.def("attention", &attention, nb::arg("isa"), nb::arg("q").noconvert(), nb::arg("keys").noconvert(), nb::arg("values").noconvert(),

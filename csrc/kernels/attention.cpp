@@ -9,7 +9,6 @@ namespace swiftsure::SWIFTSURE_ISA {
 
 namespace {
 
-constexpr int64_t kSpanKeys = 256;
 constexpr int64_t kConvertedHeads = 12;  // from so many heads on, converting keys and values once pays
 constexpr float kMinusInfinity = -__builtin_inff();
 #if defined(__AVX512F__)
@@ -18,12 +17,21 @@ constexpr int kHeadTile = 8, kDimTile = 4;  // 16 accumulators of 32 registers
 constexpr int kHeadTile = 2, kDimTile = 2;  // AVX2: 8 of 16 registers
 #endif
 
-// x = scale * q with |q| <= 32767 and scale = amax / 32767; a vector without a value over 1e-30 becomes zeros with scale 0.
+// x = scale * q with |q| <= 32767 and scale = amax / 32767; a vector without a value over 1e-30 becomes zeros with scale 0, one with a NaN
+// or an infinity gets scale NaN, so that whoever attends to it becomes NaN: rounding it to a number would hide the overflow.
 f32x16 inverse_scale(const float* x, int64_t width, float* scale) {
     const i32x16 magnitude = splat_i32(0x7FFFFFFF);
-    f32x16 largest = splat(0.0f);
-    for (int64_t d = 0; d < width; d += 16) largest = max(as_f32(bit_and(as_i32(load(x + d)), magnitude)), largest);
-    const float amax = reduce_max(largest);
+    f32x16 largest = splat(0.0f), nothing = splat(0.0f);
+    for (int64_t d = 0; d < width; d += 16) {
+        const f32x16 v = load(x + d);
+        largest = max(as_f32(bit_and(as_i32(v), magnitude)), largest);
+        nothing = fma(v, splat(0.0f), nothing);  // NaN from the first value on that is not finite
+    }
+    const float amax = reduce_max(largest), zero = reduce_add(nothing);
+    if (zero != zero) {
+        *scale = __builtin_nanf("");
+        return splat(0.0f);
+    }
     if (!(amax >= 1e-30f)) {
         *scale = 0.0f;
         return splat(0.0f);
@@ -88,15 +96,16 @@ void score_span(const float* q, const Span<T>& span, int64_t length, float* scor
     }
 }
 
-// Turns the scores of one head into e^(score - max); masked lanes become exact zeros. Sum: lane i adds keys i, i+16, ...
+// Turns the scores of one head into e^(score - max); masked lanes become exact zeros, NaN scores stay NaN and are no maximum. Sum: lane i
+// adds keys i, i+16, ...
 float exponentials(float* scores, int64_t visible, float* max_out) {
     const int64_t whole = visible / 16 * 16;
     if (whole < visible) {
         const mask16 seen = first_lanes(static_cast<int>(visible - whole));
         store(scores + whole, select(seen, load(scores + whole), splat(kMinusInfinity)));
     }
-    f32x16 largest = load(scores);
-    for (int64_t j = 16; j < visible; j += 16) largest = max(largest, load(scores + j));
+    f32x16 largest = splat(kMinusInfinity);
+    for (int64_t j = 0; j < visible; j += 16) largest = max(load(scores + j), largest);
     const float top = reduce_max(largest);
     f32x16 sum = splat(0.0f);
     for (int64_t j = 0; j < visible; j += 16) {
@@ -108,13 +117,17 @@ float exponentials(float* scores, int64_t visible, float* max_out) {
     return reduce_add(sum);
 }
 
-// e^(score - max) times the value's scale; exact zeros from `visible` to `length`, where another head of the tile sees more.
+// e^(score - max) times the value's scale; exact zeros from `visible` to `length`, where another head of the tile sees more. Masked lanes
+// are set, not multiplied: the scale of a value that this head does not see may be NaN.
 template <typename T>
 void scale_weights(float* scores, const Span<T>& span, int64_t visible, int64_t length) {
     const Block<T>* block = span.blocks;
     for (int64_t start = 0; start < visible; start += span.block_size, ++block)
-        for (int64_t p = 0; p < span.block_size && start + p < visible; p += 16)
-            store(scores + start + p, mul(load(scores + start + p), load(block->value_scales + p)));
+        for (int64_t p = 0; p < span.block_size && start + p < visible; p += 16) {
+            const int64_t seen = visible - start - p;
+            const f32x16 weight = mul(load(scores + start + p), load(block->value_scales + p));
+            store(scores + start + p, seen < 16 ? select(first_lanes(static_cast<int>(seen)), weight, splat(0.0f)) : weight);
+        }
     for (int64_t j = (visible + 15) / 16 * 16; j < length; j += 16) store(scores + j, splat(0.0f));
 }
 

@@ -1,4 +1,4 @@
-// silu(gate) * up, and the addition of rows.
+// silu(gate) * up.
 #include "kernels/families.h"
 #include "simd/exp.h"
 #include "simd/tail.h"
@@ -19,13 +19,6 @@ void silu_mul(const float* gate, const float* up, float* out, int64_t width) {
     for (int64_t c = 0; c < width; c += 16) {
         const int64_t count = width - c;
         store_first(out + c, mul(silu(load_first(gate + c, count)), load_first(up + c, count)), count);
-    }
-}
-
-void add_rows(const float* a, const float* b, float* out, int64_t width) {
-    for (int64_t c = 0; c < width; c += 16) {
-        const int64_t count = width - c;
-        store_first(out + c, add(load_first(a + c, count), load_first(b + c, count)), count);
     }
 }
 

@@ -19,7 +19,6 @@ void rmsnorm(const float* x, const float* weight, float* out, int64_t width, flo
 void rope_interleaved(float* x, const float* table, int64_t pairs);
 void rope_halves(float* x, const float* table, int64_t pairs);
 void silu_mul(const float* gate, const float* up, float* out, int64_t width);
-void add_rows(const float* a, const float* b, float* out, int64_t width);
 
 void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
 void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,

@@ -19,7 +19,6 @@ const KernelTable& kernel_table() {
         .rope_interleaved = rope_interleaved,
         .rope_halves = rope_halves,
         .silu_mul = silu_mul,
-        .add = add_rows,
         .store_kv = store_kv,
         .attention_span = attention_span,
         .attention_merge = attention_merge,

@@ -21,6 +21,9 @@ struct KVBlockView {
     float* value_scales;  // (block_size,)
 };
 
+// Keys of an attention span: each has a maximum, a sum and an accumulator of its own. Part of the numerics id.
+constexpr int64_t kSpanKeys = 256;
+
 struct KernelTable {
     const char* isa;
 
@@ -45,14 +48,13 @@ struct KernelTable {
     void (*rope_interleaved)(float* x, const float* table, int64_t pairs);  // pairs (2i, 2i+1)
     void (*rope_halves)(float* x, const float* table, int64_t pairs);       // pairs (i, i+pairs)
     void (*silu_mul)(const float* gate, const float* up, float* out, int64_t width);
-    void (*add)(const float* a, const float* b, float* out, int64_t width);
 
     // --- attention.cpp ----------------------------------------------------------------------------------------------------
     // Writes one position of one key-value head; head_dim a multiple of 16.
     void (*store_kv)(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
-    // One span (at most 256 keys, whole blocks) for `heads` query heads, of one or more rows, that share a key-value head.
-    // q: (heads, head_dim), scaled already. Head h sees the first visible[h] keys of the span (1 to 256), the others are masked.
-    // scratch: 512 * head_dim floats, 64-byte aligned. Writes max, sum and accumulator per head.
+    // One span (at most kSpanKeys keys, whole blocks) for `heads` query heads, of one or more rows, that share a key-value head.
+    // q: (heads, head_dim), scaled already. Head h sees the first visible[h] keys of the span (1 to kSpanKeys), the others are masked.
+    // scratch: 2 * kSpanKeys * head_dim floats, 64-byte aligned. Writes max, sum and accumulator per head.
     void (*attention_span)(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size,
                            const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out);
     // Merges span s into the running (max, sum, acc); spans are merged in ascending order.

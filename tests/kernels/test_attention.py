@@ -102,3 +102,15 @@ def test_shapes_that_do_not_belong_together_are_refused() -> None:
         _core.attention("portable", q[:, :24].copy(), keys[:, :24].copy(), values[:, :24].copy(), 32)
     with pytest.raises(ValueError, match="block_size must be 16, 32, 64, 128 or 256, got 48"):
         _core.attention("portable", q, keys, values, 48)
+
+
+@isas
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", ["q", "keys", "values"])
+def test_whoever_attends_to_what_is_not_finite_becomes_nan(isa: str, bad: float, where: str) -> None:
+    q, keys, values = inputs(5, 4, 32, 300)
+    {"q": q, "keys": keys, "values": values}[where][2, 7] = bad
+    out = _core.attention(isa, q, keys, values, 32)
+    hidden = slice(2, 3) if where == "q" else slice(None)  # a query's fault is its own head's
+    assert np.isnan(out[hidden]).all()
+    assert np.isnan(out).sum() == out[hidden].size

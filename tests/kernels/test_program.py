@@ -45,6 +45,24 @@ def byte_weight(n: int, k: int, seed: int) -> PackedMatrix:
     return matrix
 
 
+def overflowing_program(isa: str, threads: int) -> Program:
+    """Attention straight on embeddings, of which token 1 is not finite; logits are what was attended to."""
+    program = Program(isa, threads, 48, 48, KVCache(1, KV_HEADS, DIM, BLOCK, BLOCKS))
+    for name, width in [("x", HIDDEN), ("qkv", QKV), ("att", HEADS * DIM), ("last", HEADS * DIM), ("logits", VOCAB)]:
+        program.buffer(name, width)
+    values = np.random.default_rng(1).standard_normal((VOCAB, HIDDEN)).astype(np.float32)
+    values[1, 5] = np.inf
+    embedding = PackedMatrix("F32", VOCAB, HIDDEN)
+    embedding.pack_rows(0, VOCAB, values.reshape(-1).view(np.uint8))
+    program.embed(embedding, "x")
+    program.matmul("x", [float_weight(QKV, HIDDEN, 2)], "qkv", False)
+    program.store_kv("qkv", HEADS * DIM, (HEADS + KV_HEADS) * DIM, 0)
+    program.attention("qkv", 0, "att", 0, HEADS, DIM**-0.5)
+    program.select_rows("att", "last")
+    program.matmul("last", [byte_weight(VOCAB, HEADS * DIM, 3)], "logits", False)
+    return program
+
+
 def make_program(isa: str = "portable", threads: int = 1, max_rows: int = 24, max_logit_rows: int = 24) -> Program:
     """One layer of attention with a gated feed-forward, quantized and float weights mixed."""
     program = Program(isa, threads, max_rows, max_logit_rows, KVCache(1, KV_HEADS, DIM, BLOCK, BLOCKS))
@@ -205,6 +223,7 @@ def test_building_refuses_what_does_not_fit_and_names_it() -> None:
         (lambda: program.matmul("x", [float_weight(5, HIDDEN, 0)], "wide", False), "have 5 rows, but 'wide' has 128 columns"),
         (lambda: program.matmul("x", [float_weight(HIDDEN, HIDDEN, 0)], "x", True), "cannot write its own input 'x'"),
         (lambda: program.rope("x", 40, 1, DIM, DIM, 1e4, "halves"), r"rope needs columns \[40, 72\) of buffer 'x', which has 64"),
+        (lambda: program.rope("x", 0, 2**60 + 1, 16, 16, 1e4, "halves"), r"rope needs columns \[0, past 2\^63\) of buffer 'x'"),
         (lambda: program.store_kv("x", 0, 0, 1), r"layer must be in \[0, 1\), got 1"),
         (lambda: program.attention("x", 0, "wide", 0, 3, 1.0), "multiple of the cache's 2 key-value heads, got 3"),
         (lambda: program.silu_mul("x", "wide"), "twice as wide"),
@@ -325,3 +344,17 @@ def test_the_cache_holds_what_was_stored_and_nothing_else() -> None:
         assert not values[untouched].any()
         assert not key_scales[untouched].any()
     assert not any(part.any() for block in (0, 1, 3) for part in cache.read_block(1, 0, block))
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_row_that_overflows_reaches_no_row_before_it_and_every_row_after_it(isa: str, threads: int) -> None:
+    tokens = np.array([2, 3, 4, 5, 6, 7, 8] * 5 + [1] + [2, 3, 4, 5], dtype=np.int32)
+    count = len(tokens)
+    table, positions, all_zero = ints(0, 1)[None, :], np.arange(count, dtype=np.int32), np.zeros(count, np.int32)
+    together = np.array(overflowing_program(isa, threads).run(tokens, positions, all_zero, table, positions))
+    one_by_one = overflowing_program("portable", 1)
+    alone = [np.array(one_by_one.run(tokens[p : p + 1], ints(p), ints(0), table, ints(0))[0]) for p in range(count)]
+    assert together.tobytes() == np.stack(alone).tobytes()
+    assert np.isfinite(together[:35]).all()
+    assert np.isnan(together[35:]).all()
