@@ -11,8 +11,8 @@
 #include <tuple>
 
 #include "activations.h"
+#include "bindings/arrays.h"
 #include "bindings/bindings.h"
-#include "dispatch.h"
 #include "float_mode.h"
 #include "packed_weights.h"
 #include "pages.h"
@@ -22,8 +22,8 @@ namespace nb = nanobind;
 namespace swiftsure {
 namespace {
 
-using Bytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Matrix = nb::ndarray<const float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using Bytes = InArray<uint8_t, 1>;
+using Matrix = InArray<float, 2>;
 using OutMatrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 constexpr TensorType kTypes[] = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1};
@@ -35,14 +35,6 @@ TensorType parse_type(const std::string& name) {
         known += (known.empty() ? "" : ", ") + std::string(type_name(type));
     }
     throw std::invalid_argument("tensor type must be one of " + known + ", got \"" + name + "\"");
-}
-
-const KernelTable& table_of(const std::string& isa) {
-    const KernelTable* table = find_kernel_table(isa);
-    if (table) return *table;
-    std::string known;
-    for (const std::string& name : supported_isas()) known += (known.empty() ? "" : ", ") + name;
-    throw std::invalid_argument("isa must be one of " + known + " on this machine, got \"" + isa + "\"");
 }
 
 // Quantized rows and the memory they lie in.
@@ -74,7 +66,7 @@ QuantizedRows quantize_rows(const KernelTable& table, const float* x, int64_t ro
 
 void matmul(const std::string& isa, const PackedWeights& weights, Matrix x, int64_t strip_begin, int64_t strip_end, bool accumulate,
             OutMatrix out) {
-    const KernelTable& table = table_of(isa);
+    const KernelTable& table = kernels_of(isa);
     const PackedMatrix& w = weights.matrix;
     const int64_t rows = static_cast<int64_t>(x.shape(0)), width = static_cast<int64_t>(out.shape(1));
     if (static_cast<int64_t>(x.shape(1)) != w.k)
@@ -107,7 +99,7 @@ nb::ndarray<nb::numpy, T> numpy_array(std::initializer_list<size_t> shape) {
 using Quantized = std::tuple<nb::ndarray<nb::numpy, int16_t>, nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, int32_t>>;
 
 Quantized quantize(const std::string& isa, Matrix x) {
-    const KernelTable& table = table_of(isa);
+    const KernelTable& table = kernels_of(isa);
     const size_t rows = x.shape(0), k = x.shape(1), groups = k / kGroup;
     if (k % kGroup) throw std::invalid_argument("quantized rows need a multiple of 32 columns, got " + std::to_string(k));
     auto q = numpy_array<int16_t>({rows, k});
@@ -126,7 +118,7 @@ Quantized quantize(const std::string& isa, Matrix x) {
 }
 
 nb::ndarray<nb::numpy, float> unpack_row(const std::string& isa, const PackedWeights& weights, int64_t n) {
-    const KernelTable& table = table_of(isa);
+    const KernelTable& table = kernels_of(isa);
     if (n < 0 || n >= weights.matrix.n)
         throw std::invalid_argument("row must be in [0, " + std::to_string(weights.matrix.n) + "), got " + std::to_string(n));
     auto out = numpy_array<float>({static_cast<size_t>(weights.matrix.k)});

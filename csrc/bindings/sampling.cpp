@@ -38,6 +38,7 @@ int64_t size(const InArray<float, 1>& logits) { return static_cast<int64_t>(logi
 int64_t argmax(const std::string& isa, InArray<float, 1> logits) {
     const KernelTable& kernels = kernels_for(isa, logits);
     nb::gil_scoped_release release;
+    const FloatMode ieee;
     return kernels.argmax(logits.data(), size(logits));
 }
 
@@ -77,6 +78,7 @@ std::tuple<OutArray<int32_t>, OutArray<double>> top_log_probs(const std::string&
     std::vector<double> values;
     {
         nb::gil_scoped_release release;
+        const FloatMode ieee;
         for (const Candidate& c : largest_logits(kernels, logits.data(), size(logits), count)) {
             ids.push_back(c.id);
             values.push_back(static_cast<double>(c.value) - total);

@@ -292,7 +292,7 @@ def test_arguments_that_do_not_fit_are_refused_by_rule_and_value() -> None:
     matrix = PackedMatrix("Q8_0", 20, 64)
     x, out = np.zeros((2, 64), np.float32), np.zeros((2, 20), np.float32)
     cases = [
-        (("amx9", matrix, x, 0, 2, False, out), 'isa must be one of .*portable.*, got "amx9"'),
+        (("amx9", matrix, x, 0, 2, False, out), "isa must be one of .*portable.*, got 'amx9'"),
         (("portable", matrix, x[:, :32].copy(), 0, 2, False, out), "x must have the matrix's 64 columns, got 32"),
         (("portable", matrix, x, 0, 2, False, out[:1]), r"out must have shape \(2, 20\), got \(1, 20\)"),
         (("portable", matrix, x, 0, 2, False, np.zeros((2, 32), np.float32)), r"out must have shape \(2, 20\), got \(2, 32\)"),
