@@ -79,6 +79,36 @@ def test_stop_string_inside_an_accepted_draft_ends_the_text_there():
                 assert llm.activation.lever_states[0].counts["accepted"] > 0
 
 
+@pytest.mark.parametrize("levers", [(), ALL_LEVERS])
+def test_a_callback_can_cancel_its_own_request(levers):
+    prompt, values = list(range(70)), {"max_tokens": 40, "ignore_eos": True}
+    with make_llm(levers=levers) as llm:
+        whole = make_llm().generate(prompt, **values)
+        for last in range(70, 90):  # at every place in a block
+            stopped = llm.generate(prompt, on_logits=lambda position, row, last=last: llm.cancel() if position == last else None, **values)
+            assert stopped.finish_reason == "cancelled"
+            assert last - 68 <= len(stopped.token_ids) < 40
+            assert whole.token_ids[: len(stopped.token_ids)] == stopped.token_ids
+            llm.clear_caches()
+        assert llm.generate(prompt, **values).token_ids == whole.token_ids
+
+
+@pytest.mark.parametrize("levers", [(), ALL_LEVERS])
+@pytest.mark.parametrize("ask", ["generate", "logits", "stream"])
+def test_a_callback_cannot_run_a_pass_inside_its_pass(levers, ask):
+    with make_llm(levers=levers) as llm:
+        calls = {
+            "generate": lambda: llm.generate("b", max_tokens=1),
+            "logits": lambda: llm.logits([1, 2]),
+            "stream": lambda: next(llm.stream("b")),
+        }
+        expected = make_llm().generate("abc", max_tokens=9)
+        with pytest.raises(UsageError, match="on_logits must not generate or ask for logits"):
+            llm.generate("abc", max_tokens=9, on_logits=lambda position, row: calls[ask]())
+        assert llm.generate("abc", max_tokens=9).token_ids == expected.token_ids
+        assert not llm._engine.has_work
+
+
 def test_logits_of_every_position_are_float32_and_pure(llm):
     ids = list(range(70))
     llm.generate(ids, max_tokens=2)

@@ -23,7 +23,7 @@ from swiftsure.engine.runner import Runner
 from swiftsure.engine.scheduler import Candidate, Limits, Step, Work, next_step
 from swiftsure.engine.speculation import MAX_DRAFT, Acceptance, DraftPolicy, Offer, StepCost
 from swiftsure.engine.text import TextAssembler, TokenBytes
-from swiftsure.errors import CapacityError
+from swiftsure.errors import CapacityError, UsageError
 
 MAX_RUNNING = 16
 _REMEMBERED_PROMPTS = 65_536  # first blocks remembered, to know an occasion of the prefix cache when it comes
@@ -99,8 +99,11 @@ class Engine:
         return seq
 
     def cancel(self, seq: Sequence) -> None:
-        """Ends a request now, between passes; what it has stays with it."""
+        """Ends a request now, between passes; what it has stays with it. From within its own pass: before the next one."""
         if seq.finished:
+            return
+        if seq in self._in_pass:  # a callback asks; the pass goes on with this request's blocks
+            seq.cancel_requested = True
             return
         try:
             self._finish(seq, "cancelled")
@@ -125,6 +128,7 @@ class Engine:
 
         If the pass is interrupted or fails, its requests end as cancelled, all others go on, and the exception is passed on.
         """
+        self._refuse_within_pass()
         try:
             for seq in [s for s in self._unfinished.values() if s.cancel_requested]:
                 self._finish(seq, "cancelled")
@@ -143,6 +147,7 @@ class Engine:
 
     def score(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
         """Logits ``(n, vocab)`` of every position. Nothing comes from the prefix cache: each row is computed."""
+        self._refuse_within_pass()
         need = self._blocks.blocks_for(len(ids))
         if not self._blocks.can_allocate(need):
             raise CapacityError(f"{len(ids)} tokens need {need} key-value blocks, {self._blocks.free_blocks} are free")
@@ -323,6 +328,11 @@ class Engine:
             else:
                 seq.restart()
                 self.waiting.append(seq)
+
+    def _refuse_within_pass(self) -> None:
+        """A callback may look at its row. A pass inside its pass would overwrite that row, and run requests that are half delivered."""
+        if self._in_pass:
+            raise UsageError("on_logits must not generate or ask for logits: its pass is not over")
 
     def _reset_cache(self) -> None:
         self._blocks = BlockManager(self.backend.kv_blocks, self.backend.kv_block_size, prefix_cache="prefix_cache" in self.levers)

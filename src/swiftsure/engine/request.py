@@ -19,7 +19,8 @@ from swiftsure.engine.text import TextAssembler
 FinishReason: TypeAlias = Literal["stop", "length", "cancelled"]
 LogitsCallback: TypeAlias = Callable[[int, NDArray[np.float32]], None]
 """``(position, row)``: ``row`` is the raw logits ``(vocab,)`` computed at ``position``, the last token of the prefix that they follow, so
-the first call has position ``len(prompt) - 1``. Called once per generated token, in order. The row is a view, valid during the call."""
+the first call has position ``len(prompt) - 1``. Called once per generated token, in order. The row is a view, valid during the call.
+It may cancel, but not generate: the pass it is called from is not over."""
 
 
 class TokenSampler(Protocol):
