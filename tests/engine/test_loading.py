@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 import swiftsure
-from swiftsure.errors import CapacityError, ContextLengthError, ModelNotFoundError, NotActiveError, TemplateError, UsageError
+from swiftsure.errors import (
+    CapacityError,
+    ContextLengthError,
+    ModelNotFoundError,
+    NotActiveError,
+    TemplateError,
+    UnsupportedModelError,
+    UsageError,
+)
 from tiny_models import TinyModel, TinySpec
 
 MESSAGES = [{"role": "user", "content": "the cat and the hat and the cat and the hat"}]
@@ -175,3 +183,27 @@ def test_pinned_model_generates_the_same_tokens_in_both_modes(smollm2_path):
             found.append(recorded(llm, prompts, **values))
     assert found[0] == found[1]
     assert llm.activation.lever_states[0].counts["accepted"] > 0
+
+
+@pytest.mark.parametrize("verb", [swiftsure.load, swiftsure.check])
+def test_what_no_kernel_computes_is_known_before_weights_are_packed(verb, tmp_path):
+    path = TinyModel(TinySpec(type="F32", heads=2, kv_heads=1, head_dim=24)).write_gguf(tmp_path / "odd.gguf")
+    with pytest.raises(UnsupportedModelError, match="head_dim must be a multiple of 16 from 16 to 256, got 24"):
+        verb(path)
+
+
+def test_log_probabilities_run_on_the_instruction_set_of_the_model(tiny, monkeypatch):
+    from swiftsure.kernels import sampling
+
+    seen = []
+    core = sampling._core
+
+    class Spy:
+        log_probs = staticmethod(lambda isa, *rest: seen.append(isa) or core.log_probs(isa, *rest))
+        top_log_probs = staticmethod(lambda isa, *rest: seen.append(isa) or core.top_log_probs(isa, *rest))
+
+    with swiftsure.load(tiny, isa="portable", threads=1) as llm:
+        monkeypatch.setattr(sampling, "_core", Spy)
+        monkeypatch.setattr(Spy, "Sampler", core.Sampler, raising=False)
+        llm.generate([1, 2], max_tokens=2, logprobs=1, ignore_eos=True)
+    assert seen == ["portable"] * 4

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.engine.delivery import Describe
 from swiftsure.engine.request import Request, TokenDrafter, TokenLogprob, TokenSampler
 from swiftsure.kernels import sampling as kernel
 
@@ -45,10 +46,14 @@ def make_drafter() -> TokenDrafter:
     return kernel.Drafter(max_ngram=MAX_NGRAM, min_ngram=MIN_NGRAM)
 
 
-def describe(row: NDArray[np.float32], token_id: int, alternatives: int) -> TokenLogprob:
-    """Log probabilities of the raw logits ``(vocab,)``."""
-    logprob = float(kernel.log_probs(row, [token_id])[0])
-    if not alternatives:
-        return TokenLogprob(token_id=token_id, logprob=logprob)
-    ids, values = kernel.top_log_probs(row, alternatives)
-    return TokenLogprob(token_id=token_id, logprob=logprob, top=tuple(zip(ids.tolist(), values.tolist(), strict=True)))
+def describer(isa: str) -> Describe:
+    """Log probabilities of rows of raw logits ``(vocab,)``, on the instruction set that everything else runs on."""
+
+    def describe(row: NDArray[np.float32], token_id: int, alternatives: int) -> TokenLogprob:
+        logprob = float(kernel.log_probs(row, [token_id], isa=isa)[0])
+        if not alternatives:
+            return TokenLogprob(token_id=token_id, logprob=logprob)
+        ids, values = kernel.top_log_probs(row, alternatives, isa=isa)
+        return TokenLogprob(token_id=token_id, logprob=logprob, top=tuple(zip(ids.tolist(), values.tolist(), strict=True)))
+
+    return describe

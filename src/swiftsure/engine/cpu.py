@@ -23,6 +23,15 @@ Progress = Callable[[int, int], None]
 """Called with bytes packed so far and bytes in all."""
 
 
+def require_runnable(schedule: Schedule) -> None:
+    """Raises UnsupportedModelError for what no kernel here computes, so that ``check`` knows it without packing a weight."""
+    if schedule.head_dim % 16 or not 16 <= schedule.head_dim <= 256:
+        raise UnsupportedModelError(f"head_dim must be a multiple of 16 from 16 to 256, got {schedule.head_dim}")
+    for op in schedule.ops:
+        if isinstance(op, Rope) and not 1 <= op.theta < 1e30:
+            raise UnsupportedModelError(f"the base of rotary frequencies must be at least 1 and below 1e30, got {op.theta}")
+
+
 class CPUBackend(Backend):
     """One loaded model on this machine's processors. See :class:`swiftsure.engine.backend.Backend` for what every back end promises.
 
@@ -54,8 +63,7 @@ class CPUBackend(Backend):
         max_logit_rows: int = 32,
         progress: Progress | None = None,
     ) -> None:
-        if schedule.head_dim % 16 or not 16 <= schedule.head_dim <= 256:
-            raise UnsupportedModelError(f"head_dim must be a multiple of 16 from 16 to 256, got {schedule.head_dim}")
+        require_runnable(schedule)
         self._vocab_size = schedule.vocab_size
         self._max_rows = max_rows
         self._max_logit_rows = max_logit_rows

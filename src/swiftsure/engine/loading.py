@@ -183,9 +183,11 @@ def make_plan(
 ) -> Plan:
     """Decides; allocates nothing. Raises as :func:`load`."""
     from swiftsure import kernels
+    from swiftsure.engine.cpu import require_runnable
 
     levers, levers_off = active_levers(mode_spec(mode), without)
     schedule = model.schedule()
+    require_runnable(schedule)
     memory = plan_memory(
         schedule,
         weight_bytes=sum(model.tensors.info(name).nbytes for name in model.tensors.names()),
@@ -224,7 +226,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
         levers=plan.levers,
         make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
         make_drafter=compiled.make_drafter,
-        describe=compiled.describe,
+        describe=compiled.describer(backend.isa),
     )
     if "speculation" in plan.levers:
         with phases.timed("calibrate_s"):
