@@ -216,6 +216,19 @@ def test_verify_finds_a_change_that_size_and_time_hide(entry: Entry, server: Loc
         verify("tiny")
 
 
+def test_verify_finds_a_hidden_change_of_a_file_without_a_pin_too(tmp_path: Path, entry: Entry) -> None:
+    own = tmp_path / "own.gguf"
+    own.write_bytes(MEMBER)
+    before, sha256 = own.stat(), resolve(own).sha256
+    assert verify(own).sha256 == sha256
+    with own.open("r+b") as file:
+        file.write(b"!")
+    os.utime(own, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(DigestError, match=f"SHA-256 was {sha256}, now it is"):
+        verify(own)
+    assert resolve(own).sha256 == verify(own).sha256 != sha256  # from now on it goes by its true digest
+
+
 def test_warm_start_hashes_nothing(entry: Entry, server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "own.gguf"
     own.write_bytes(MEMBER)

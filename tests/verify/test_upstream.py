@@ -137,3 +137,13 @@ def test_the_line_shows_the_share_of_equal_best_tokens() -> None:
         prefill_tokens_per_s=1.0, decode_tokens_per_s=1.0, peak_rss_bytes=1, agreement=agreement,
     )  # fmt: skip
     assert "largest logit difference 0.012, mean KL 1e-07, same best token 99.50% of 200 rows" in result.line()
+
+
+def test_a_logit_that_is_no_number_is_not_taken_for_agreement(stand_in: str, tmp_path: Path) -> None:
+    def ours(ids: list[int]) -> NDArray[np.float32]:
+        rows = logits_of(ids)
+        rows[0, 0] = np.nan
+        return rows
+
+    with run_transformers(gguf=tmp_path / "m.gguf", prompts=[[1]], new_tokens=4, threads=1, python=stand_in) as run:
+        assert np.isnan(compare(run, ours).largest_difference)

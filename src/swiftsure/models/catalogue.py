@@ -76,13 +76,18 @@ def resolve(name: str | Path, *, offline: bool = False, progress: Progress | Non
 
 
 def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:
-    """Hashes the file anew, whatever was recorded. Raises DigestError when a catalogue file's bytes are not the pinned ones."""
+    """Hashes the file anew, whatever was recorded.
+
+    Raises DigestError when the bytes are not the pinned ones (catalogue, hub), or not those recorded under this size and time of change.
+    """
     files = resolve(name, offline=True)
     sha256 = cache.hash_file(files.path, progress)
-    if files.name in CATALOGUE and sha256 != CATALOGUE[files.name].sha256:
-        raise _wrong_bytes(CATALOGUE[files.name], sha256)
     cache.remember_digest(files.path, sha256)
-    return ModelFiles(name=files.name, path=files.path, sha256=sha256, source=files.source, version=files.version, licence=files.licence)
+    if sha256 == files.sha256:
+        return files
+    if files.name in CATALOGUE:
+        raise _wrong_bytes(CATALOGUE[files.name], sha256)
+    raise DigestError(f"{files.path}: SHA-256 was {files.sha256}, now it is {sha256}, though size and time of change are the same")
 
 
 def pull(name: str, *, force: bool = False, progress: Progress | None = None) -> ModelFiles:

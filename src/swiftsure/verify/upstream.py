@@ -225,7 +225,7 @@ def compare(run: UpstreamRun, logits_of: LogitsOf) -> Agreement:
         if ours.shape != theirs.shape:
             raise SwiftsureError(f"transformers gives logits of shape {theirs.shape}, we give {ours.shape}: not the same vocabulary")
         for their_row, our_row in zip(theirs, ours, strict=True):
-            largest = max(largest, float(np.max(np.abs(their_row - our_row))))
+            largest = float(np.maximum(largest, np.max(np.abs(their_row - our_row))))  # NaN stays: max() would drop it
             kl += float(ref.kl_divergence(their_row, our_row))
             second, best = np.partition(their_row, -2)[-2:]
             agree = int(np.argmax(their_row)) == int(np.argmax(our_row))
