@@ -57,6 +57,12 @@ def test_drafts_are_cut_to_the_blocks_at_hand_rather_than_preempting():
     assert rows(step)[1] == (1, 3, True), "positions 9 to 11 lie in the block that holds position 8"
 
 
+def test_a_block_left_over_from_a_rejected_draft_is_nobody_elses():
+    step = next_step([], [running(1, 7, 6, blocks=3), running(2, 9, 8, blocks=2)], free_blocks=0, limits=limits())
+    assert {w.key: w.new_blocks for w in step.work} == {1: 0}
+    assert step.preempt == (2,)
+
+
 def test_latest_arrival_is_preempted_when_blocks_run_out():
     queue = [running(1, 9, 8, blocks=2), running(2, 9, 8, blocks=2), running(3, 6, 5)]
     step = next_step([waiting(4, 3)], queue, free_blocks=0, limits=limits())
@@ -93,7 +99,8 @@ def test_every_step_keeps_to_the_limits(data):
         length = data.draw(st.integers(1, 40))
         computed = data.draw(st.integers(0, length - 1))
         short = data.draw(st.booleans()) and length % 4 == 1 and computed == length - 1
-        blocks = (length - 1) // 4 if short else None
+        # Between short of the block for its next row, and still holding those that a rejected draft was given.
+        blocks = (length - 1) // 4 if short else -(-length // 4) + data.draw(st.integers(0, 2))
         queue.append(running(key, length, computed, draft=data.draw(st.integers(0, 9)), blocks=blocks))
     for key in range(10, 10 + data.draw(st.integers(0, 3))):
         line.append(waiting(key, data.draw(st.integers(1, 40))))
@@ -111,6 +118,7 @@ def test_every_step_keeps_to_the_limits(data):
         assert w.start == c.computed
         assert w.sample == (w.start + w.rows == c.length)
         assert w.draft <= c.draft
+        assert w.new_blocks >= 0
         assert (c.blocks + w.new_blocks) * 4 >= w.start + w.rows + w.draft
     if queue and not step.work:
         assert step.preempt, "running requests always move, or make room"

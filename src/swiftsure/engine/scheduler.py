@@ -112,13 +112,13 @@ class _Plan:
                 continue
             if not self.rows_left or not self.logit_rows_left:
                 return
-            need = self._blocks_for(c.length) - c.blocks
+            need = self._missing(c, c.length)
             if need > self.free and not self._make_room(c, need):
                 continue
             # Rows of those still to come are set aside: a draft never costs another request its token.
             spare = min(self.rows_left, self.logit_rows_left) - 1 - unserved
             draft = max(0, min(c.draft, spare))
-            draft_need = self._blocks_for(c.length + draft) - c.blocks
+            draft_need = self._missing(c, c.length + draft)
             if draft_need > self.free - unserved:
                 draft = max(0, min(draft, (c.blocks + need) * self.limits.block_size - c.length))
                 draft_need = need
@@ -128,7 +128,7 @@ class _Plan:
     def prefill(self, candidates: Sequence[Candidate]) -> None:
         for c in candidates:
             if c.key not in self.preempted:
-                self._chunk(c, self._blocks_for(c.length) - c.blocks)
+                self._chunk(c, self._missing(c, c.length))
 
     def admit(self, candidates: Sequence[Candidate]) -> None:
         if self.preempted:
@@ -136,7 +136,7 @@ class _Plan:
         for c in candidates:
             if len(self.alive) >= self.limits.max_running or not self.rows_left or not self.logit_rows_left:
                 return
-            need = self._blocks_for(c.length) - c.blocks
+            need = self._missing(c, c.length)
             # Each running sequence keeps a block to grow into, or admission would bring preemption at once.
             if need + c.idle + len(self.alive) > self.free and (self.alive or need + c.idle > self.free):
                 return
@@ -176,5 +176,6 @@ class _Plan:
         self.logit_rows_left -= 1 + draft if sample else 0
         self.free -= new_blocks
 
-    def _blocks_for(self, positions: int) -> int:
-        return -(-positions // self.limits.block_size)
+    def _missing(self, c: Candidate, positions: int) -> int:
+        """Blocks that it lacks for so many positions. It may hold more: a block taken for a draft that was rejected stays its own."""
+        return max(0, -(-positions // self.limits.block_size) - c.blocks)
