@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,7 +19,7 @@ from benchmarks.peers.adapters.swiftsure import BASE
 from benchmarks.peers.contract import Contender
 from benchmarks.peers.environments import python_for
 from benchmarks.peers.measure import Prompt, take_turns
-from benchmarks.peers.neighbours import others_share, read_clock
+from benchmarks.peers.neighbours import CpuClock, read_clock, wait_until_quiet
 from benchmarks.peers.process import ROOT, PeerError, Worker
 from swiftsure.errors import SwiftsureError
 from swiftsure.models.cache import home
@@ -39,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"peers: {error}", file=sys.stderr)
         return 1
     print(report.table(result))
-    if result["others_cpu_share"] > BUSY_FROM:
+    if (result["others_cpu_share"] or 0) > BUSY_FROM:
         print(f"\nBUSY: others used {result['others_cpu_share']:.0%} of the machine meanwhile; such a run proves little", file=sys.stderr)
     path = options.json or ROOT / "benchmarks" / "results" / f"peers-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.json"
     report.write(result, path)
@@ -59,6 +60,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=_positive, default=256)
     parser.add_argument("--threads", type=_positive, default=2)
     parser.add_argument("--pause", type=float, default=0.3, metavar="SECONDS", help="idle time before each turn (default: %(default)s)")
+    parser.add_argument(
+        "--wait", type=float, default=0.0, metavar="SECONDS", help="wait so long for a quiet machine before a prompt's turns"
+    )
     parser.add_argument("--no-rows", action="store_true", help="leave out the comparison of rows in a batch with rows one by one")
     parser.add_argument("--json", type=Path, metavar="PATH", help="where the record goes (default: benchmarks/results/)")
     options = parser.parse_args(argv)
@@ -75,8 +79,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         if name not in workload:
             parser.error(f"--prompts takes names of {', '.join(workload)}, got {name}")
     options.workload = [workload[name] for name in options.prompts]
-    if not options.pause >= 0:
-        parser.error(f"--pause must be at least 0, got {options.pause}")
+    for name, value in (("--pause", options.pause), ("--wait", options.wait)):
+        if not value >= 0:
+            parser.error(f"{name} must be at least 0, got {value}")
     if options.max_tokens < 2:
         parser.error(f"--max-tokens must be at least 2 for a decode rate, got {options.max_tokens}")
     return options
@@ -110,16 +115,24 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             facts[contender.name] = worker.ask("load", adapter=options.modules[adapter].__name__, variant=contender.variant, **place)
         asked = {worker.name: worker for _, worker in workers}
         pids = [worker.pid for _, worker in workers]
-        before = read_clock(pids)
+
+        def clock() -> CpuClock:
+            return read_clock(pids)
+
+        def quiet() -> None:
+            if options.wait and not wait_until_quiet(clock, share=BUSY_FROM, at_most_s=options.wait):
+                print(f"still busy after {options.wait:g} s: measuring all the same", file=sys.stderr)
+
         turns = take_turns(
             asked,
             prompts,
             repeats=options.repeats,
             max_tokens=options.max_tokens,
             pause_s=options.pause,
+            clock=clock,
+            wait_for_quiet=quiet,
             progress=lambda line: print(line, file=sys.stderr),
         )
-        others = others_share(before, read_clock(pids))
         peak = {name: worker.ask("peak_rss_bytes") for name, worker in asked.items()}
         rows = {}
         if not options.no_rows:
@@ -136,13 +149,14 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
         rows=rows,
         peak_rss_bytes=peak,
         machine=machine,
-        others_cpu_share=others,
         model={"name": files.name, "sha256": files.sha256},
         settings={
             "threads": options.threads,
             "repeats": options.repeats,
             "max_tokens": options.max_tokens,
             "pause_s": options.pause,
+            "wait_s": options.wait,
+            "niceness": os.nice(0),
             "environments": {name: asdict(m.ENVIRONMENT) if m.ENVIRONMENT else None for name, m in options.modules.items()},
         },
     )

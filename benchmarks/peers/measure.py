@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.peers.contract import Contender
+from benchmarks.peers.neighbours import CpuClock, others_share
 from swiftsure.records.statistics import Ratio, median, paired_ratio
 
 WARM_UP_TOKENS = 8
@@ -35,6 +36,7 @@ class Turn:
     ttft_s: float
     decode_s: float
     total_s: float
+    others_cpu_share: float | None = None  # of the machine, while this turn lasted
 
     @property
     def decode_tokens_per_s(self) -> float:
@@ -54,6 +56,7 @@ class Turn:
             "decode_s": self.decode_s,
             "total_s": self.total_s,
             "output_tokens": len(self.token_ids),
+            "others_cpu_share": self.others_cpu_share,
         }
 
 
@@ -64,18 +67,26 @@ def take_turns(
     repeats: int,
     max_tokens: int,
     pause_s: float,
+    clock: Callable[[], CpuClock] | None = None,
+    wait_for_quiet: Callable[[], None] = lambda: None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[Turn]:
-    """Every contender on every prompt, ``repeats`` times. Neighbours in time are what ratios are made of."""
+    """Every contender on every prompt, ``repeats`` times. Neighbours in time are what ratios are made of.
+
+    ``clock`` tells what others used of the machine in each turn. ``wait_for_quiet`` is called before a prompt's turns: it may choose when
+    they start, but all that was measured is kept.
+    """
     names = list(workers)
     for worker in workers.values():
         worker.ask("generate", ids=list(prompts[0].ids), max_tokens=WARM_UP_TOKENS)
     turns = []
     for repeat in range(repeats):
         for at, prompt in enumerate(prompts):
+            wait_for_quiet()
             shift = (repeat + at) % len(names)
             for name in names[shift:] + names[:shift]:
                 time.sleep(pause_s)  # the one before goes to sleep
+                before = clock() if clock is not None else None
                 run = workers[name].ask("generate", ids=list(prompt.ids), max_tokens=max_tokens)
                 turns.append(
                     Turn(
@@ -87,10 +98,17 @@ def take_turns(
                         ttft_s=run["ttft_s"],
                         decode_s=run["decode_s"],
                         total_s=run["total_s"],
+                        others_cpu_share=None if clock is None or before is None else others_share(before, clock()),
                     )
                 )
                 progress(f"repeat {repeat + 1}/{repeats} {prompt.name}: {name} {turns[-1].decode_tokens_per_s:.1f} tokens/s")
     return turns
+
+
+def others_overall(turns: Sequence[Turn]) -> float | None:
+    """What others used of the machine during the turns, weighted by their lengths; None where it was not measured."""
+    known = [(turn.others_cpu_share, turn.total_s) for turn in turns if turn.others_cpu_share is not None]
+    return sum(share * seconds for share, seconds in known) / sum(seconds for _, seconds in known) if known else None
 
 
 def medians(turns: Sequence[Turn], contender: str) -> dict[str, float]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,3 +37,14 @@ def others_share(before: CpuClock, after: CpuClock) -> float:
     elapsed = after.all_s - before.all_s
     others = (after.busy_s - before.busy_s) - (after.own_s - before.own_s)
     return min(1.0, max(0.0, others / elapsed)) if elapsed > 0 else 0.0
+
+
+def wait_until_quiet(clock: Callable[[], CpuClock], *, share: float, at_most_s: float, look_s: float = 2.0) -> bool:
+    """Returns True once others used less than ``share`` of the machine over ``look_s``, False when ``at_most_s`` are over."""
+    end = time.monotonic() + at_most_s
+    while time.monotonic() < end:
+        before = clock()
+        time.sleep(look_s)
+        if others_share(before, clock()) < share:
+            return True
+    return False

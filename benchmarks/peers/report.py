@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers.contract import Contender
-from benchmarks.peers.measure import Prompt, Turn, medians, ratio, texts_against
+from benchmarks.peers.measure import Prompt, Turn, medians, others_overall, ratio, texts_against
 from swiftsure.records.statistics import Ratio
 
 
@@ -23,7 +23,6 @@ def record(
     rows: Mapping[str, Sequence[Mapping[str, Any]]],
     peak_rss_bytes: Mapping[str, int | None],
     machine: Mapping[str, Any],
-    others_cpu_share: float,
     model: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def record(
         "measured_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "base": base,
         "machine": dict(machine),
-        "others_cpu_share": others_cpu_share,
+        "others_cpu_share": others_overall(turns),
         "model": dict(model),
         "settings": dict(settings),
         "prompts": {prompt.name: {"tokens": len(prompt.ids)} for prompt in prompts},

@@ -15,8 +15,8 @@ from benchmarks.peers.__main__ import main, parse
 from benchmarks.peers.adapters import adapters
 from benchmarks.peers.contract import Contender, Environment, compare_rows
 from benchmarks.peers.environments import python_for
-from benchmarks.peers.measure import Prompt, Turn, first_difference, ratio, take_turns, texts_against
-from benchmarks.peers.neighbours import CpuClock, others_share, read_clock
+from benchmarks.peers.measure import Prompt, Turn, first_difference, others_overall, ratio, take_turns, texts_against
+from benchmarks.peers.neighbours import CpuClock, others_share, read_clock, wait_until_quiet
 from benchmarks.peers.process import PeerError, Worker
 
 PROMPTS = (Prompt(name="a", ids=(1, 2, 3)), Prompt(name="b", ids=(9,) * 10))
@@ -63,7 +63,20 @@ def test_a_python_that_does_not_start_is_told() -> None:
 
 
 def test_turns_alternate_over_all_contenders_and_count_from_their_own_clock(start: Callable[[str], Worker]) -> None:
-    turns = take_turns({name: start(name) for name in ("counts", "wanders")}, PROMPTS, repeats=3, max_tokens=11, pause_s=0)
+    workers = {name: start(name) for name in ("counts", "wanders")}
+    waits: list[int] = []
+    turns = take_turns(
+        workers,
+        PROMPTS,
+        repeats=3,
+        max_tokens=11,
+        pause_s=0,
+        clock=lambda: read_clock([worker.pid for worker in workers.values()]),
+        wait_for_quiet=lambda: waits.append(1),
+    )
+    assert len(waits) == 3 * 2
+    assert all(0 <= (turn.others_cpu_share or 0) <= 1 for turn in turns)
+    assert others_overall(turns) is not None
     assert [turn.contender for turn in turns[:4]] == ["counts", "wanders", "wanders", "counts"]
     assert len(turns) == 3 * 2 * 2
     assert turns[0].decode_tokens_per_s == pytest.approx(10 / 0.5)
@@ -112,6 +125,10 @@ def test_neighbours_are_what_is_busy_and_not_ours(tmp_path: Path) -> None:
     assert others_share(clock(100, 100, 50), clock(400, 200, 250)) == pytest.approx((300 - 200) / 400)
     assert others_share(clock(100, 100, 50), clock(100, 100, 50)) == 0.0
 
+    later = iter([clock(100, 100, 50), clock(300, 100, 50), clock(300, 100, 50), clock(300, 300, 50)])
+    assert wait_until_quiet(lambda: next(later), share=0.1, at_most_s=60, look_s=0)
+    assert not wait_until_quiet(lambda: clock(1, 1, 1), share=0.1, at_most_s=0, look_s=0)
+
 
 def test_the_record_holds_what_the_table_says(start: Callable[[str], Worker], tmp_path: Path) -> None:
     contenders = [Contender(name="counts", variant="counts"), Contender(name="wanders", variant="wanders", plain="counts")]
@@ -126,7 +143,6 @@ def test_the_record_holds_what_the_table_says(start: Callable[[str], Worker], tm
         rows={"counts": [workers["counts"].ask("rows", ids=[1, 2, 3])]},
         peak_rss_bytes={"counts": 5_000_000, "wanders": None},
         machine={},
-        others_cpu_share=0.0,
         model={"name": "none"},
         settings={},
     )
@@ -153,7 +169,15 @@ def test_every_adapter_says_what_it_needs_without_importing_its_engine() -> None
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--peers", "nobody"], ["--python", "llama_cpp"], ["--prompts", "none"], ["--repeats", "0"], ["--max-tokens", "1"], ["--pause", "-1"]],
+    [
+        ["--peers", "nobody"],
+        ["--python", "llama_cpp"],
+        ["--prompts", "none"],
+        ["--repeats", "0"],
+        ["--max-tokens", "1"],
+        ["--pause", "-1"],
+        ["--wait", "-1"],
+    ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
