@@ -338,6 +338,40 @@ def test_callback_that_raises_reaches_its_caller(llm):
     assert not llm._engine.has_work
 
 
+@pytest.mark.parametrize("levers", [(), ALL_LEVERS])
+def test_no_token_comes_after_a_callback_cancelled_although_a_draft_brought_more(levers):
+    backend = FakeBackend(favour=lambda prefix: 65)  # a text that drafts foresee
+    with make_llm(backend, levers=levers) as llm:
+        seen: list[int] = []
+        stopped = llm.generate(
+            "A" * 20, max_tokens=60, on_logits=lambda position, row: seen.append(position) or (llm.cancel() if position == 40 else None)
+        )
+        assert (stopped.finish_reason, len(stopped.token_ids), seen[-1]) == ("cancelled", 22, 40)
+
+
+def test_callback_that_raises_stop_iteration_does_not_look_like_the_end(llm):
+    def fail(position, row):
+        raise StopIteration
+
+    with pytest.raises(RuntimeError, match="on_logits raised StopIteration"):
+        list(llm.stream("abc", max_tokens=5, on_logits=fail))
+
+
+def test_callback_that_cannot_be_called_is_refused_before_anything_runs(llm):
+    with pytest.raises(UsageError, match=r"on_logits must be callable with .* got 5"):
+        llm.stream("abc", on_logits=5)
+    with pytest.raises(UsageError, match="on_logits must be callable"):
+        llm.generate(["abc", "def"], on_logits=[None, 5])
+    assert llm.backend.batches == []
+
+
+def test_callback_cannot_close_the_model_under_its_pass(llm):
+    with pytest.raises(UsageError, match="on_logits must not close the model"):
+        llm.generate("abc", max_tokens=5, on_logits=lambda position, row: llm.close())
+    assert not llm.backend.closed
+    assert llm.generate("abc", max_tokens=5).token_ids
+
+
 def test_closed_model_says_so_and_can_be_closed_again():
     llm = make_llm()
     line = llm.activation.active_line()

@@ -38,6 +38,10 @@ class Delivery:
                 self._learn(seq, work.draft, len(tokens) - 1)
                 seq.drafter.extend(tokens)
             return self._emit(seq, tokens, logits)
+        except StopIteration as error:  # as it is, it would look like the end of a stream
+            seq.error = RuntimeError("on_logits raised StopIteration")
+            seq.error.__cause__ = error
+            return "cancelled"
         except Exception as error:
             seq.error = error
             return "cancelled"
@@ -75,6 +79,8 @@ class Delivery:
                 return "stop"
             if seq.length == len(seq.ids):
                 return "length"
+            if seq.cancel_requested:  # the callback had enough: no token more, even where a draft brought several
+                return "cancelled"
         return None
 
     def _learn(self, seq: Sequence, drafted: int, accepted: int) -> None:

@@ -75,6 +75,11 @@ class Engine:
     def has_work(self) -> bool:
         return bool(self.waiting or self.running)
 
+    @property
+    def in_pass(self) -> bool:
+        """A pass is under way: who asks, with the lock held, is a callback of it."""
+        return bool(self._in_pass)
+
     def add(self, request: Request) -> Sequence:
         """Queues a checked request."""
         prompt = request.prompt_ids

@@ -174,6 +174,8 @@ class LLM:
         """Frees weights, cache and files. Safe to call twice."""
         with self._lock:
             if not self._closed:
+                if self._engine.in_pass:
+                    raise UsageError("on_logits must not close the model: its pass is not over")
                 self._closed = True
                 self._engine.cancel_all()
                 self.backend.close()
@@ -219,6 +221,8 @@ class LLM:
 
     def _request(self, prompt: Any, params: SamplingParams, on_logits: LogitsCallback | None, asked: float) -> Request:
         params.check_vocabulary(self.backend.vocab_size)
+        if on_logits is not None and not callable(on_logits):
+            raise UsageError(f"on_logits must be callable with (position, row), got {on_logits!r}")
         start = perf_counter()
         ids = prompt_ids(self.model, prompt, context=self.memory.context)
         return Request(prompt_ids=ids, sampling=params.resolved(), on_logits=on_logits, arrived_s=asked, tokenize_s=perf_counter() - start)

@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 from swiftsure.errors import UsageError
 
 MAX_TEMPERATURE = 10.0
+MIN_REPETITION_PENALTY = 0.01  # far below, logits overflow
 MAX_REPETITION_PENALTY = 10.0
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
@@ -77,7 +78,7 @@ class SamplingParams:
         put(
             self,
             "repetition_penalty",
-            _number("repetition_penalty", self.repetition_penalty, low=0.0, high=MAX_REPETITION_PENALTY, above_low=True),
+            _number("repetition_penalty", self.repetition_penalty, low=MIN_REPETITION_PENALTY, high=MAX_REPETITION_PENALTY),
         )
         put(self, "presence_penalty", _number("presence_penalty", self.presence_penalty, low=-2.0, high=2.0))
         put(self, "frequency_penalty", _number("frequency_penalty", self.frequency_penalty, low=-2.0, high=2.0))
@@ -135,7 +136,10 @@ def _integer(name: str, value: Any, *, low: int, high: int | None = None) -> int
 def _number(name: str, value: Any, *, low: float, high: float, above_low: bool = False) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise UsageError(f"{name} must be a number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer beyond every float
+        number = math.inf if value == abs(value) else -math.inf
     if math.isnan(number) or number < low or number > high or (above_low and number == low):
         rule = f"above {low:g} and at most {high:g}" if above_low else f"between {low:g} and {high:g}"
         raise UsageError(f"{name} must be {rule}, got {number:g}")
@@ -152,6 +156,8 @@ def _stop_strings(value: Any) -> tuple[str, ...]:
     for string in strings:
         if not isinstance(string, str) or not string:
             raise UsageError(f"stop must hold strings that are not empty, got {string!r}")
+        if any("\ud800" <= character <= "\udfff" for character in string):
+            raise UsageError(f"stop must hold valid Unicode, which never has a lone surrogate, got {string!r}")
     return strings
 
 
