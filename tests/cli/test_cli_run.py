@@ -134,6 +134,15 @@ def test_a_prompt_longer_than_the_context_is_refused_not_cut(swiftsure: Run, tin
     assert result.out == ""
 
 
+def test_a_context_that_had_to_be_fitted_to_memory_is_said(swiftsure: Run, endless: Path) -> None:
+    fitted = swiftsure("run", endless, "-p", PROMPT, "--max-tokens", "1", "--kv-memory", "1MB")
+    note = fitted.line("note: ")
+    assert re.fullmatch(r"note: context \d+ of the model's 100000, as much as fits the kv_memory limit of 1\.0 MB; .*", note)
+    asked = swiftsure("run", endless, "-p", PROMPT, "--max-tokens", "1", "--context", "300")
+    assert (fitted.code, asked.code) == (0, 0)
+    assert "note: " not in asked.err
+
+
 def test_an_empty_prompt_is_refused(swiftsure: Run, tiny: Path) -> None:
     result = swiftsure("run", tiny, "-p", "")
     assert (result.code, result.line("error: ")) == (2, "error: the prompt is empty")

@@ -34,6 +34,9 @@ def test_context_is_fitted_to_a_key_value_limit_and_the_plan_says_so():
     chosen = plan(kv_memory=1000 * PER_TOKEN)
     assert (chosen.context, chosen.limited_by) == (992, "kv_memory")
     assert "context 992 of the model's 4096, as much as fits the kv_memory limit" in chosen.reason
+    assert chosen.fitted
+    assert not plan(context=100).fitted
+    assert not plan().fitted
 
 
 def test_context_is_fitted_to_the_memory_at_hand():

@@ -91,6 +91,8 @@ def _attempt(request: LoadRequest, work: Work, mode: str) -> int:
         raise
     with llm:
         note(llm.activation.active_line())
+        if llm.memory.fitted:
+            note(f"note: {llm.memory.reason}")
         started, tally = time.perf_counter(), Tally()
         status: Status = "failed"
         try:

@@ -46,6 +46,11 @@ class MemoryPlan:
     reason: str
 
     @property
+    def fitted(self) -> bool:
+        """Nobody asked for less than the model's context, and less is what there is room for."""
+        return self.context < self.model_context and self.limited_by != "request"
+
+    @property
     def total_bytes(self) -> int:
         return self.weight_bytes + self.kv_bytes
 

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -67,6 +68,8 @@ class Worker:
         load_s = time.perf_counter() - began
         activation, backend = llm.activation, llm.backend
         print(activation.active_line(), file=sys.stderr, flush=True)
+        if llm.memory.fitted:
+            print(f"note: {llm.memory.reason}", file=sys.stderr, flush=True)
         return {
             "load_s": load_s,
             "load_phases_s": dict(llm.load_phases),
@@ -169,6 +172,7 @@ def serve(load: Load) -> None:
         except SwiftsureError as error:
             answer = {"ok": False, "error": type(error).__name__, "exit_code": error.exit_code, "reason": str(error)}
         except Exception as error:  # the parent decides what a fault of a mode means; the trace is for the reader of stderr
+            traceback.print_exc()
             answer = {"ok": False, "error": type(error).__name__, "exit_code": 1, "reason": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
