@@ -76,6 +76,15 @@ def test_a_message_that_does_not_fit_is_taken_back_and_the_chat_goes_on(tiny: Pa
     assert "items=1/2" in errors.decode()
 
 
+@pytest.mark.parametrize("how", ["strict", "surrogateescape"])  # as locales have it for standard input
+def test_a_message_that_is_not_utf8_is_refused_and_the_chat_goes_on(tiny: Path, how: str) -> None:
+    process = start("run", tiny, "--chat", "--max-tokens", "4", stdin=PIPE, env=clean_environment(PYTHONIOENCODING=f"utf-8:{how}"))
+    _, errors = process.communicate(b"a\xff\nhi\n", timeout=60)
+    assert process.returncode == 0
+    assert "error: the message is not UTF-8" in errors.decode()
+    assert "items=1/1" in errors.decode()
+
+
 def test_ctrl_c_stops_the_answer_and_the_chat_goes_on_until_the_end_of_input(chat: Terminal) -> None:
     for _ in range(2):
         chat.wait_for("> ")

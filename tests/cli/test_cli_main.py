@@ -45,6 +45,9 @@ def test_version_is_the_packages(swiftsure: Run) -> None:
         (["run", "--temprature", "1"], "No such option: --temprature"),
         (["run", "--threads", "two"], "Invalid value for '--threads'"),
         (["run", "--mode"], "--mode"),
+        (["check", "-m", ""], "a model's name must not be empty"),
+        (["check", "-m", "~no-such-user/model.gguf"], "~no-such-user/model.gguf: no such user"),
+        (["models", "pull", "--force", "some.gguf"], "are fetched again by force, got 'some.gguf'"),
         (["check", "one", "-m", "two"], "one model at a time: the argument says 'one', --model says 'two'"),
     ],
 )

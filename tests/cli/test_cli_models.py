@@ -42,6 +42,13 @@ def test_other_bytes_than_the_pinned_ones_are_refused(swiftsure: Run, empty_home
     assert hashlib.sha256(tiny.read_bytes()).hexdigest() in result.line("error: ")
 
 
+def test_a_cache_folder_of_an_unknown_user_is_refused(swiftsure: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SWIFTSURE_HOME", "~no-such-user/cache")
+    result = swiftsure("models", "list")
+    assert result.code == 2
+    assert "SWIFTSURE_HOME must name a folder, got '~no-such-user/cache'" in result.line("error: ")
+
+
 def test_offline_without_the_file_is_refused(swiftsure: Run, empty_home: Path) -> None:
     result = swiftsure("models", "info", "--offline")
     assert result.code == 2

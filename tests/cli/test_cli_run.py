@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import Run, start
+from cli_runner import Run, clean_environment, start
 
 from swiftsure import LLM, Activation, ContractError, Stream
 
@@ -113,6 +114,10 @@ def test_the_run_record_holds_pins_machine_levers_and_phases(swiftsure: Run, tin
         (["--context", "641"], "context must be at most the model's 640, got 641"),
         (["--prompt-file", "nowhere.txt"], "one prompt at a time"),
         (["--raw", "--system", "be brief"], "takes no --system"),
+        (["-p", "another"], "--prompt is given more than once"),
+        (["--mode", "exact", "--mode", "default"], "--mode is given more than once"),
+        (["--logit-bias", "5=1", "--logit-bias", "5=-1"], "--logit-bias names token 5 more than once"),
+        (["--temperature", "1" + "0" * 400], "temperature must be between 0 and 10, got inf"),
         (["--chat"], "--chat reads its prompts from the terminal and takes no --prompt"),
         (["--on-fail", "exact"], "--on-fail takes default, got 'exact'"),
         (["--allow-fallback"], "--allow-fallback needs --on-fail default"),
@@ -213,6 +218,35 @@ def test_a_record_that_cannot_be_written_is_an_error_with_its_path(swiftsure: Ru
     result = swiftsure("run", tiny, "-p", PROMPT, "--max-tokens", "2", "--record", "/proc/nowhere/run.json")
     assert result.code == 1
     assert "/proc/nowhere" in result.line("error: ")
+
+
+def test_a_record_that_names_a_folder_is_an_error_with_that_name(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--max-tokens", "2", "--record", tmp_path)
+    assert result.code == 1
+    assert result.line("error: ") == f"error: {tmp_path}: Is a directory"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_text_that_the_output_cannot_encode_is_escaped_and_the_answer_goes_on(tiny: Path) -> None:
+    arguments = ("run", tiny, "-p", PROMPT, "--raw", "--temperature", "5", "--seed", "1", "--max-tokens", "40", "--top-k", "300")
+    whole = start(*arguments).communicate(timeout=60)[0].decode()
+    ascii_only = start(*arguments, env=clean_environment(PYTHONIOENCODING="ascii"))
+    assert ascii_only.communicate(timeout=60)[0].decode("ascii") == whole.encode("ascii", "backslashreplace").decode()
+    assert ascii_only.returncode == 0
+    assert not whole.isascii()
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "says"), [(0, 2, "error: the prompt is empty"), (1, 0, "EXIT mode=default status=ok"), (2, 0, "")]
+)
+def test_a_standard_stream_that_is_closed_is_no_crash(tiny: Path, closed: int, code: int, says: str) -> None:
+    prompt = () if closed == 0 else ("-p", PROMPT)
+    process = start("run", tiny, *prompt, "--max-tokens", "3", preexec_fn=lambda: os.close(closed))
+    out, errors = process.communicate(timeout=60)
+    assert process.returncode == code, errors.decode()
+    assert says in errors.decode()
+    assert b"Traceback" not in errors
+    assert b"ACTIVE" not in out
 
 
 def test_ctrl_c_in_the_middle_ends_with_a_clear_line_and_exit_code_one(endless: Path) -> None:

@@ -32,6 +32,8 @@ def chat_work(system: str | None, sampling: SamplingParams, *, stats: bool) -> W
                 note("a new conversation")
             elif text.startswith("/"):
                 note(_HELP)
+            elif not _is_unicode(text):
+                note("error: the message is not UTF-8")
             elif text:
                 tally.total += 1
                 tally.done += _turn(llm, history, text, sampling, stats=stats)
@@ -48,6 +50,11 @@ def _next_message() -> str | None:
             print()
         return None
     return None if text == "/exit" else text
+
+
+def _is_unicode(text: str) -> bool:
+    """False where the terminal or the pipe sent bytes that its encoding has no character for."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _turn(llm: LLM, history: list[dict[str, str]], text: str, sampling: SamplingParams, *, stats: bool) -> bool:

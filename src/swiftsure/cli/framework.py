@@ -8,6 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from swiftsure.errors import UsageError
+
 
 class Interrupted(Exception):  # noqa: N818 - an ending, not a mistake
     """Ctrl-C reached a command."""
@@ -34,6 +36,18 @@ class PlainCommand(TyperCommand):
             if error.errno == errno.EPIPE:  # typer would end the process itself
                 raise BrokenPipe from error
             raise
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """A value given twice is refused: the last one would win, and the first be lost without a word."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        given: set[str] = set()
+        parameters: list[Any] = order
+        for parameter in parameters:
+            once = parameter.param_type_name == "option" and not (parameter.multiple or parameter.count or parameter.is_flag)
+            if once and parameter.name in given:
+                raise UsageError(f"{max(parameter.opts, key=len)} is given more than once")
+            given.add(parameter.name)
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -70,9 +70,9 @@ JsonFlag = Annotated[bool, option("--json", section=OUTPUT, help="Print JSON ins
 
 def chosen_model(argument: str | None, named: str | None) -> str:
     """The model named by the argument or by ``--model``; the embedded default when neither is given."""
-    if argument and named and argument != named:
+    if argument is not None and named is not None and argument != named:
         raise UsageError(f"one model at a time: the argument says {argument!r}, --model says {named!r}")
-    return argument or named or DEFAULT_MODEL
+    return next((name for name in (argument, named) if name is not None), DEFAULT_MODEL)
 
 
 def split_names(values: list[str] | None) -> tuple[str, ...]:
@@ -88,7 +88,10 @@ def logit_bias_from(values: list[str] | None) -> dict[int, float]:
         try:
             if not separator:
                 raise ValueError
-            biases[int(token)] = float(bias)
+            token_id, number = int(token), float(bias)
         except ValueError:
             raise UsageError(f"--logit-bias takes TOKEN_ID=BIAS such as 42=-3.5, got {value!r}") from None
+        if token_id in biases:
+            raise UsageError(f"--logit-bias names token {token_id} more than once")
+        biases[token_id] = number
     return biases

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from swiftsure.errors import ModelError, ModelFileError
+from swiftsure.errors import ModelError, ModelFileError, UsageError
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -27,7 +27,10 @@ _CHUNK_BYTES = 1 << 22
 
 def home() -> Path:
     """The cache folder; not created here."""
-    return Path(os.environ.get("SWIFTSURE_HOME") or Path.home() / ".cache" / "swiftsure").expanduser().absolute()
+    try:
+        return Path(os.environ.get("SWIFTSURE_HOME") or Path.home() / ".cache" / "swiftsure").expanduser().absolute()
+    except RuntimeError:  # "~name" of a user that does not exist
+        raise UsageError(f"SWIFTSURE_HOME must name a folder, got {os.environ.get('SWIFTSURE_HOME')!r}, whose user is unknown") from None
 
 
 def hash_file(path: Path, progress: Progress | None = None) -> str:

@@ -67,7 +67,10 @@ def resolve(name: str | Path, *, offline: bool = False, progress: Progress | Non
             return _resolve_hub(name, offline, progress)
         if not name:
             raise UsageError("a model's name must not be empty")
-    path = Path(name).expanduser()
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # "~name/..."
+        raise ModelNotFoundError(f"{name}: no such user") from None
     if isinstance(name, Path) or os.sep in name or path.suffix.lower() in _FILE_SUFFIXES or _exists(path):
         return _resolve_path(path, progress)
     close = difflib.get_close_matches(str(name).lower(), CATALOGUE, cutoff=0.5)
@@ -92,7 +95,9 @@ def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:
 
 def pull(name: str, *, force: bool = False, progress: Progress | None = None) -> ModelFiles:
     """Like :func:`resolve`; ``force`` fetches a catalogue model again, for instance over a damaged file."""
-    if force and name in CATALOGUE:
+    if force and name not in CATALOGUE:
+        raise UsageError(f"only models of the catalogue ({', '.join(CATALOGUE)}) are fetched again by force, got '{name}'")
+    if force:
         with cache.lock(name):
             return _fetch(CATALOGUE[name], progress)
     return resolve(name, progress=progress)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -76,6 +77,8 @@ def write_json(path: str | Path, value: Any) -> None:
 def write_text(path: str | Path, text: str) -> None:
     """Writes a text file aside and renames it into place, so that a reader never meets half of it."""
     target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
