@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from swiftsure.errors import ContractError, UsageError
+from swiftsure.errors import ContractError, NotActiveError, UsageError
 from swiftsure.kernels import _core
 from swiftsure.kernels import sampling_reference as twin
 from swiftsure.kernels.reference import log_softmax, softmax
@@ -349,3 +349,12 @@ def test_a_row_without_a_token_to_choose_is_an_error_not_a_token(temperature: fl
     draft = [int(Sampler(50, isa=BEST, temperature=temperature).accept(rows[:1])[0])]
     with pytest.raises(ContractError, match="no token can be chosen at position 1"):
         sampler.accept(rows, draft)
+
+
+def test_log_probabilities_heed_the_environment_and_refuse_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = np.zeros(4, dtype=np.float32)
+    monkeypatch.setenv("SWIFTSURE_ISA", "amx")
+    for call in (lambda: log_probs(row, [1]), lambda: top_log_probs(row, 1)):
+        with pytest.raises(NotActiveError, match="amx is not available"):
+            call()
+    assert log_probs(row, [1], isa="portable")[0] == pytest.approx(-np.log(4))

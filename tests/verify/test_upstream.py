@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import swiftsure
 from swiftsure.errors import NotActiveError, SwiftsureError, UsageError
 from swiftsure.verify.upstream import Agreement, UpstreamResult, compare, measure_upstream, run_transformers
 
@@ -147,3 +151,16 @@ def test_a_logit_that_is_no_number_is_not_taken_for_agreement(stand_in: str, tmp
 
     with run_transformers(gguf=tmp_path / "m.gguf", prompts=[[1]], new_tokens=4, threads=1, python=stand_in) as run:
         assert np.isnan(compare(run, ours).largest_difference)
+
+
+def test_our_side_runs_on_the_instruction_set_and_threads_asked_for(stand_in: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+
+    @contextmanager
+    def load(model: str, *, mode: str, threads: int, isa: str | None) -> Iterator[SimpleNamespace]:
+        asked.extend((model, mode, threads, isa))
+        yield SimpleNamespace(logits=logits_of)
+
+    monkeypatch.setattr(swiftsure, "load", load, raising=False)
+    measure_upstream(tmp_path / "m.gguf", [[1]], 2, 3, python=stand_in, isa="portable")
+    assert asked == [str(tmp_path / "m.gguf"), "default", 3, "portable"]

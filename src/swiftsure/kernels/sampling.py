@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from swiftsure.errors import ContractError, UsageError
 from swiftsure.kernels import _core
+from swiftsure.kernels.instruction_sets import resolve_isa
 
 MAX_NGRAM = 32
 
@@ -162,9 +163,11 @@ class Drafter:
 
 
 def log_probs(logits_row: Logits, ids: AnyIds, *, isa: str | None = None) -> NDArray[np.float64]:
-    """Natural log-probabilities of ``ids`` under softmax of the raw logits. logits_row: (vocab_size,) float32; returns (len(ids),)."""
+    """Natural log-probabilities of ``ids`` under softmax of the raw logits. logits_row: (vocab_size,) float32; returns (len(ids),).
+
+    ``isa``: None chooses as ``resolve_isa`` does, ``SWIFTSURE_ISA`` included."""
     try:
-        return _core.log_probs(isa or _core.supported_isas()[0], logits_row, _ids(ids))
+        return _core.log_probs(resolve_isa(isa), logits_row, _ids(ids))
     except ValueError as error:
         raise UsageError(str(error)) from None
 
@@ -176,7 +179,7 @@ def top_log_probs(logits_row: Logits, n: int, *, isa: str | None = None) -> tupl
     """
     _check_whole("n", n, 0, None)
     try:
-        return _core.top_log_probs(isa or _core.supported_isas()[0], logits_row, min(n, 2**31 - 1))
+        return _core.top_log_probs(resolve_isa(isa), logits_row, min(n, 2**31 - 1))
     except ValueError as error:
         raise UsageError(str(error)) from None
 

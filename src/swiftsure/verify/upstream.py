@@ -107,6 +107,7 @@ def measure_upstream(
     threads: int,
     *,
     python: str = sys.executable,
+    isa: str | None = None,
     default_logits: LogitsOf | None = None,
 ) -> UpstreamResult:
     """Runs transformers (float32, greedy) on a GGUF file and compares its logits with those of our default on the same tokens.
@@ -116,6 +117,7 @@ def measure_upstream(
         new_tokens: continuation per prompt, at least 2; end-of-turn tokens are not heeded, so that every prompt counts the same.
         threads: of both engines.
         python: an interpreter that has torch, transformers, accelerate and gguf.
+        isa: instruction set of our default; None: as ``swiftsure.load`` chooses.
         default_logits: our default's logits of every position of a sequence; None loads the default of ``model_path``.
 
     Raises:
@@ -130,7 +132,7 @@ def measure_upstream(
         else:
             import swiftsure
 
-            with swiftsure.load(str(model_path), mode="default", threads=threads) as llm:
+            with swiftsure.load(str(model_path), mode="default", threads=threads, isa=isa) as llm:
                 agreement = compare(run, llm.logits)
         timed = [(item, item.ttft_s, item.decode_s) for item in run.items if item.ttft_s is not None and item.decode_s is not None]
         return UpstreamResult(
