@@ -58,9 +58,18 @@ std::vector<double> read_passes(std::size_t bytes, int threads, int passes) {
         }
     };
     std::vector<std::thread> others;
-    for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+    const auto join = [&] {
+        for (std::thread& other : others) other.join();
+    };
+    try {
+        for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
+    } catch (...) {  // nobody waits for the threads that the system refused; those that run come to their end
+        for (int missing = threads - static_cast<int>(others.size()); missing > 0; --missing) line.arrive_and_drop();
+        join();
+        throw;
+    }
     work(0);
-    for (std::thread& other : others) other.join();
+    join();
 
     volatile uint64_t sink = 0;
     for (uint64_t sum : sums) sink = sink + sum;

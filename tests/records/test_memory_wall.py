@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from swiftsure.errors import UsageError
@@ -37,3 +40,19 @@ def test_probes_over_a_run_become_one_and_strangers_are_refused() -> None:
     assert combine(probes).pass_s == (1.0, 3.0, 2.0)
     with pytest.raises(ValueError, match="cannot be combined"):
         combine([*probes, ReadBandwidth(buffer_bytes=11, threads=1, pass_s=(1.0,))])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space, and reads its size from /proc")
+def test_threads_that_the_system_refuses_are_an_error_and_no_abort() -> None:
+    code = """
+import resource
+from swiftsure.kernels import _core
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (256 << 20),) * 2)
+try:
+    _core.read_passes(1 << 20, 512, 1)
+except RuntimeError as error:
+    print("refused:", error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout[:9]) == (0, "refused: "), done.stderr
