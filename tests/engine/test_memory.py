@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from swiftsure.engine.memory import Available, available_memory, kv_bytes_per_token, parse_bytes, plan_memory
+from swiftsure.engine.memory import Available, available_memory, parse_bytes, plan_memory
 from swiftsure.errors import CapacityError, UsageError
+from swiftsure.models.model import kv_bytes_per_position
 from tiny_models import TinyModel, TinySpec
 
 SCHEDULE = TinyModel(TinySpec(layers=2, kv_heads=2, head_dim=16, context=4096)).schedule
@@ -20,7 +21,7 @@ def plan(available_bytes: int = 8 * GIB, **choices):
 
 
 def test_bytes_of_a_token_are_int16_values_and_a_scale_per_head_vector():
-    assert kv_bytes_per_token(SCHEDULE) == PER_TOKEN
+    assert kv_bytes_per_position(SCHEDULE) == PER_TOKEN
 
 
 def test_all_of_the_models_context_is_taken_where_it_fits():

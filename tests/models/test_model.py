@@ -249,7 +249,7 @@ def test_pinned_model_is_described(smollm2_path: Path) -> None:
         assert info["parameters"] == 134_515_008
         assert {kind: count["tensors"] for kind, count in info["tensor_types"].items()} == {"F32": 61, "Q4_1": 210, "Q8_0": 1}
         assert decode_bytes_per_token(model.tensors, model.schedule()) == 66_355_200 + 30_081_024 + 612
-        assert kv_bytes_per_position(model.config) == 23_760
+        assert kv_bytes_per_position(model.schedule()) == 23_760
         assert (info["licence"], info["context_length"], info["chat_template"]) == ("apache-2.0", 8192, True)
         assert (model.tokenizer.bos_id, sorted(model.tokenizer.eos_ids), model.tokenizer.prefix_ids) == (1, [0, 2], ())
 

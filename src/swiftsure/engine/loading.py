@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from swiftsure.engine.activation import Activation, lever_states, require_available, resolve_mode
 from swiftsure.engine.evidence import Evidence
-from swiftsure.engine.memory import MemoryPlan, available_memory, kv_bytes_per_token, plan_memory
+from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
 from swiftsure.errors import CapacityError, NotActiveError, UsageError
 from swiftsure.models.schedule import Schedule
@@ -146,6 +146,7 @@ def check(
 ) -> CheckResult:
     """Resolves what :func:`load` would, without packing weights or running. A mode that cannot be had is a result, not an error."""
     from swiftsure.models.costs import step_costs
+    from swiftsure.models.model import kv_bytes_per_position
 
     mode = resolve_mode(mode)
     active_levers(mode_spec(mode), without)
@@ -166,7 +167,9 @@ def check(
             memory=plan.memory if plan else None,
             schedule=costs,
             bytes_per_token=sum(cost.weight_bytes for cost in costs),
-            advice=_advice(sum(cost.weight_bytes for cost in costs), kv_bytes_per_token(opened.schedule()), opened.config.context_length),
+            advice=_advice(
+                sum(cost.weight_bytes for cost in costs), kv_bytes_per_position(opened.schedule()), opened.config.context_length
+            ),
             pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
         )
 

@@ -9,9 +9,10 @@ from typing import Any
 
 from swiftsure.engine.threads import cgroup_folders
 from swiftsure.errors import CapacityError, UsageError
+from swiftsure.kernels import KV_BLOCK_SIZE
+from swiftsure.models.model import kv_bytes_per_position
 from swiftsure.models.schedule import Schedule
 
-KV_BLOCK_SIZE = 32  # positions; part of the numerics (spans are whole blocks)
 KV_SHARE = 0.5  # of what is available beside the weights: the rest is the system's and other programs'
 MIN_CONTEXT = 256  # positions; less is refused unless asked for
 _WORK_BYTES = 128 << 20  # activations, tokenizer, interpreter
@@ -71,11 +72,6 @@ def parse_bytes(value: int | str) -> int:
     return value
 
 
-def kv_bytes_per_token(schedule: Schedule) -> int:
-    """int16 keys and values with one float32 scale per head vector."""
-    return schedule.layers * schedule.kv_heads * 2 * (2 * schedule.head_dim + 4)
-
-
 def plan_memory(
     schedule: Schedule,
     *,
@@ -90,7 +86,7 @@ def plan_memory(
     An explicit context or memory limit is kept to or refused with the numbers, never cut; without one the context is the model's, or as
     much of it as fits. Raises UsageError (rules) and CapacityError (memory).
     """
-    per_token = kv_bytes_per_token(schedule)
+    per_token = kv_bytes_per_position(schedule)
     fixed = weight_bytes + _WORK_BYTES
     if kv_memory is not None:
         limit, source = parse_bytes(kv_memory), "kv_memory"

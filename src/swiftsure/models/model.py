@@ -150,9 +150,9 @@ def _architecture_of(file: GGUFFile) -> Architecture:
     return architecture(file.metadata.text("general.architecture"))
 
 
-def kv_bytes_per_position(config: ModelConfig) -> int:
+def kv_bytes_per_position(schedule: Schedule) -> int:
     """Keys and values of one position over all layers: int16 values and one float32 scale per head vector."""
-    return config.layers * config.kv_heads * 2 * (config.head_dim * KV_VALUE_BYTES + KV_SCALE_BYTES)
+    return schedule.layers * schedule.kv_heads * 2 * (schedule.head_dim * KV_VALUE_BYTES + KV_SCALE_BYTES)
 
 
 def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
@@ -186,7 +186,7 @@ def _describe(
         "context_length": config.context_length if config else None,
         "vocab_size": config.vocab_size if config else None,
         "decode_bytes_per_token": decode_bytes_per_token(file, schedule) if schedule else None,
-        "kv_bytes_per_position": kv_bytes_per_position(config) if config else None,
+        "kv_bytes_per_position": kv_bytes_per_position(schedule) if schedule else None,
         "kv_format": "int16 values, one float32 scale per head vector",
         "chat_template": _TEMPLATE_KEY in meta,
         "unsupported": unsupported,
