@@ -99,7 +99,13 @@ void Sampler::prime(const int32_t* ids, int64_t count) {
 int64_t Sampler::accept(const float* logits, int64_t rows, const int32_t* draft, int32_t* out) {
     const FloatMode ieee;
     for (int64_t row = 0; row < rows; ++row) {
-        const int32_t token = sample(logits + row * settings_.vocab);
+        int32_t token;
+        try {
+            token = sample(logits + row * settings_.vocab);
+        } catch (const std::runtime_error&) {
+            if (row == 0) throw;
+            return row;  // the tokens before stand; plain decoding, too, would fail only in the pass after them
+        }
         sampled_ = true;
         append(token, 1);
         out[row] = token;

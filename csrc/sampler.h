@@ -67,7 +67,7 @@ class Sampler {
 
     // logits: (rows, vocab), row i following history + draft[0..i). Samples row by row and stops behind the first token that differs from
     // the draft (that token counts) or behind the last row. Writes and appends to the history what it returns; out has room for `rows`.
-    // Throws std::runtime_error when no token of a row can be chosen; the tokens of the rows before it stay in the history.
+    // Stops before a later row of which no token can be chosen; throws std::runtime_error when that is the first row.
     int64_t accept(const float* logits, int64_t rows, const int32_t* draft, int32_t* out);
 
     // What step 8 (temperature 0: the argmax) would see for the next position: x for the tokens left, -infinity for all others.

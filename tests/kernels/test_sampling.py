@@ -347,8 +347,9 @@ def test_a_row_without_a_token_to_choose_is_an_error_not_a_token(temperature: fl
     sampler = Sampler(50, isa=BEST, temperature=temperature)
     rows = np.stack([make_row(50, 1), np.full(50, bad, np.float32)])
     draft = [int(Sampler(50, isa=BEST, temperature=temperature).accept(rows[:1])[0])]
+    assert sampler.accept(rows, draft).tolist() == draft  # what was sampled before it stands
     with pytest.raises(ContractError, match="no token can be chosen at position 1"):
-        sampler.accept(rows, draft)
+        sampler.accept(rows[1:])
 
 
 def test_log_probabilities_heed_the_environment_and_refuse_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,11 +102,10 @@ class Sampler:
 
         Returns:
             1 to ``rows`` token ids, appended to the history: the draft's tokens as long as they are what is sampled, then the first token
-            that differs or the one behind the last row.
+            that differs or the one behind the last row; fewer where a later row has no token to choose.
 
         Raises:
-            ContractError: a row has no token to choose, because its greatest logit is not finite. Tokens of the rows before it stay in
-                the history.
+            ContractError: the first row has no token to choose, because its greatest logit is not finite.
         """
         try:
             return self._core.accept(logits, _ids(draft))
