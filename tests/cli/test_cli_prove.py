@@ -43,6 +43,30 @@ def test_only_a_mode_that_is_named_and_not_active_fails_the_job(swiftsure: Run, 
     assert "mode=fast" in result.err
 
 
+def test_what_cannot_be_written_is_said_before_anything_runs(
+    swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, named in (
+        (["--json", tmp_path], tmp_path),
+        (["--json", tiny / "prove.json"], tiny),
+        (["--report", tiny], tiny),
+    ):
+        monkeypatch.chdir(tmp_path)
+        result = swiftsure("prove", tiny, "--prompts", prompts, *arguments)
+        assert result.code == 1
+        assert result.err.startswith(f"error: {named}: ")
+        assert result.out == ""
+
+
+def test_names_with_markup_are_shown_as_they_are(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"prompt": "hello", "name": "[red]one[/nope]", "kind": "<b>[/b]", "max_tokens": 4}))
+    result = swiftsure("prove", tiny, "--prompts", path, "--rounds", "1", "--report", tmp_path)
+    assert result.code == 0, result.err
+    assert "<b>[/b]" in result.out
+    assert "<b>[/b]" not in (tmp_path / "report.html").read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

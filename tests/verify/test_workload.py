@@ -98,6 +98,11 @@ def test_sampled_prompt_without_a_seed_gets_its_line_number(tmp_path: Path) -> N
         ('{"messages": [{"role": "robot", "content": "b"}]}', "role must be one of system, user, assistant, got 'robot'"),
         ('{"messages": [{"role": "user"}]}', "exactly role and content"),
         ('{"messages": [{"role": "user", "content": null}]}', "content must be a text, got None"),
+        ('{"prompt": "a\\ud800"}', "texts must be valid Unicode"),
+        ('{"prompt": "a", "kind": "\\udfff"}', "texts must be valid Unicode"),
+        ('{"prompt": "a", "temperature": 1' + "0" * 400 + "}", "temperature must be between 0 and 10, got inf"),
+        ('{"prompt": "a", "seed": 1' + "0" * 5000 + "}", "JSON beyond what can be read"),
+        ("[" * 100_000, "JSON beyond what can be read"),
         ('{"prompt": "a", "name": "first"}', "the name 'first' is taken"),
     ],
 )

@@ -58,6 +58,7 @@ def prove(
     Runs every mode that can engage here on one workload, compares the bits of all logits with those of default, times the modes
     alternating, prints a table with a verdict for each and writes a report.
     """
+    from swiftsure.records.run_record import check_writable
     from swiftsure.verify.prove import ProveOptions
     from swiftsure.verify.prove import prove as run_prove
 
@@ -75,6 +76,9 @@ def prove(
         upstream=upstream,
         arguments=tuple(sys.argv[1:]),
     )
+    for path in (json_file, report / "report.html", report / "record.json"):
+        if path is not None:
+            check_writable(path)
     result = run_prove(chosen)
     from rich.console import Console
 

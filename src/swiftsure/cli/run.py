@@ -160,7 +160,10 @@ def run(
         work = chat_work(system, sampling, stats=stats)
     else:
         from swiftsure.cli.answer import answer_work
+        from swiftsure.records.run_record import check_writable
 
+        if record is not None:
+            check_writable(record)
         work = answer_work(_prompt_from(prompt, prompt_file, system, raw), sampling, json_output=json_output, stats=stats, record=record)
     return run_in_mode(request, work, fall_back=on_fail is not None, allow_fallback=allow_fallback)
 

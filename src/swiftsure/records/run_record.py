@@ -76,10 +76,7 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Writes a text file aside and renames it into place, so that a reader never meets half of it."""
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = _target(path)
     handle, aside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -91,6 +88,24 @@ def write_text(path: str | Path, text: str) -> None:
     except BaseException:
         Path(aside).unlink(missing_ok=True)
         raise
+
+
+def check_writable(path: str | Path) -> None:
+    """Raises now the OSError that writing ``path`` would end with, so that nobody works for results that cannot be kept."""
+    with tempfile.TemporaryFile(dir=_target(path).parent):
+        pass
+
+
+def _target(path: str | Path) -> Path:
+    """The file to write, its folder made. Raises OSError that names what is in the way."""
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target.parent)) from None
+    return target
 
 
 def _umask() -> int:

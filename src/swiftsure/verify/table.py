@@ -18,7 +18,7 @@ STYLES = {"PROVED": "green", "FAILED": "bold red", "UNPROVED": "yellow", "INCONC
 def print_table(result: ProveResult, console: Console) -> None:
     """Verdicts and figures per mode, then the breakdown of each mode, then what a reader must know about them."""
     model, settings, workload = result.pins["model"], result.settings, result.workload
-    console.print(f"{model['name']}, sha256 {model['sha256'][:12]}, numerics {settings['numerics']}", highlight=False)
+    console.print(f"{model['name']}, sha256 {model['sha256'][:12]}, numerics {settings['numerics']}", markup=False, highlight=False)
     console.print(f"{result.machine.cpu_model}, {settings['isa']}, threads {settings['threads']}", markup=False, highlight=False)
     greedy = f"{workload['prompts']} prompts, {workload['greedy']} of them greedy"
     tokens = f"{workload['prompt_tokens']:,} tokens in, {workload['new_tokens']:,} out"
@@ -68,10 +68,14 @@ def _modes(result: ProveResult) -> Table:
 
 
 def _breakdown(mode: ModeResult) -> Table:
+    from rich.markup import escape
+
     table = _new_table(f"{mode.mode} against default: speed-up (95 % interval)", "", "decode", "first token", "end to end", "pairs")
     for name, figures in words.breakdown_rows(mode):
         entries = figures["intervals"]
-        table.add_row(name, *(words.interval(entries[metric]) for metric in words.METRIC_NAMES), str(entries["end_to_end"]["pairs"]))
+        table.add_row(
+            escape(name), *(words.interval(entries[metric]) for metric in words.METRIC_NAMES), str(entries["end_to_end"]["pairs"])
+        )
     table.add_row("worst prompt", *(words.ratio(mode.worst[metric]) for metric in words.METRIC_NAMES), "")
     return table
 

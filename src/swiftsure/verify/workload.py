@@ -107,8 +107,13 @@ def _plain(text: str, number: int) -> Prompt:
 def _from_json(line: str, number: int) -> Prompt:
     try:
         record = json.loads(line)
+        json.dumps(record, ensure_ascii=False).encode()  # "\ud800" is JSON and no text
     except json.JSONDecodeError as error:
         raise UsageError(f"not JSON: {error.msg} at column {error.colno}") from None
+    except UnicodeEncodeError as error:
+        raise UsageError(f"texts must be valid Unicode, got {error.object[error.start]!r}, a lone surrogate") from None
+    except (ValueError, RecursionError) as error:  # thousands of digits or of brackets
+        raise UsageError(f"JSON beyond what can be read: {error}") from None
     if not isinstance(record, dict):
         raise UsageError(f"a line must be a JSON object, got {type(record).__name__}")
     known = {"prompt", *(field.name for field in fields(Prompt))} - {"text"}
@@ -131,11 +136,9 @@ def _checked(name: str, value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise UsageError(f"{name} must be a number, got {value!r}")
-    if name in ("max_tokens", "top_k", "seed"):
-        if not isinstance(value, int):
-            raise UsageError(f"{name} must be a whole number, got {value!r}")
-        return value
-    return float(value)
+    if name in ("max_tokens", "top_k", "seed") and not isinstance(value, int):
+        raise UsageError(f"{name} must be a whole number, got {value!r}")
+    return value
 
 
 def _messages(value: Any) -> Messages:
