@@ -58,6 +58,16 @@ def test_a_usage_error_is_one_clear_line_and_exit_code_two(swiftsure: Run, argum
     assert result.out == ""
 
 
+@pytest.mark.parametrize("place", ["swiftsure.cli.app.run_command", "swiftsure.cli.framework.PlainCommand.parse_args"])
+def test_ctrl_c_outside_a_command_is_one_line_too(swiftsure: Run, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def interrupt(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(place, interrupt)
+    result = swiftsure("check")
+    assert (result.code, result.err.strip()) == (1, "error: interrupted")
+
+
 @pytest.mark.parametrize("statement", ["import swiftsure", "from swiftsure.cli import main; main(['--help'])"])
 def test_importing_and_asking_for_help_load_nothing_heavy(statement: str) -> None:
     code = f"import sys; {statement}; print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"

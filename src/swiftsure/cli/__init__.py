@@ -13,10 +13,14 @@ from collections.abc import Sequence
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code: 0 done, 1 failed, 2 usage, 3 not active or unproved."""
-    from swiftsure.cli.app import run_command
+    try:
+        from swiftsure.cli.app import run_command
 
-    _ready_streams()
-    return run_command(sys.argv[1:] if argv is None else list(argv))
+        _ready_streams()
+        return run_command(sys.argv[1:] if argv is None else list(argv))
+    except KeyboardInterrupt:  # while modules were being imported, or while another ending was being told
+        print("error: interrupted", file=sys.stderr)
+        return 1
 
 
 def _ready_streams() -> None:

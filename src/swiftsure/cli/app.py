@@ -16,6 +16,8 @@ from swiftsure.errors import NotActiveError, SwiftsureError
 
 ClickException: type[Exception] = typer.BadParameter.__mro__[2]  # typer's own copy of click or click itself, as the version has it
 
+_TYPER_INTERRUPTED = 130  # typer's own answer to a Ctrl-C outside a command; no command here ends with it
+
 
 def print_version(wanted: bool) -> None:
     if wanted:
@@ -51,6 +53,8 @@ def run_command(argv: list[str]) -> int:
         return 2
     try:
         code = typer.main.get_command(app).main(args=argv, prog_name="swiftsure", standalone_mode=False)
+        if code == _TYPER_INTERRUPTED:
+            raise Interrupted
         sys.stdout.flush()
     except NotActiveError as error:
         print(f"error: not active: {error}", file=sys.stderr)
