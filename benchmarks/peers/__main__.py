@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,7 +18,7 @@ from benchmarks.peers.adapters.swiftsure import BASE
 from benchmarks.peers.contract import Contender
 from benchmarks.peers.environments import python_for
 from benchmarks.peers.measure import Prompt, take_turns
-from benchmarks.peers.neighbours import CpuClock, read_clock, wait_until_quiet
+from benchmarks.peers.neighbours import CpuClock, priority, read_clock, wait_until_quiet
 from benchmarks.peers.process import ROOT, PeerError, Worker
 from swiftsure.errors import SwiftsureError
 from swiftsure.models.cache import home
@@ -156,7 +155,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any]:
             "max_tokens": options.max_tokens,
             "pause_s": options.pause,
             "wait_s": options.wait,
-            "niceness": os.nice(0),
+            "priority": priority(),
+            "environments_given": sorted(options.pythons),
             "environments": {name: asdict(m.ENVIRONMENT) if m.ENVIRONMENT else None for name, m in options.modules.items()},
         },
     )

@@ -39,6 +39,15 @@ def others_share(before: CpuClock, after: CpuClock) -> float:
     return min(1.0, max(0.0, others / elapsed)) if elapsed > 0 else 0.0
 
 
+def priority(root: Path = Path("/proc")) -> dict[str, int | str | None]:
+    """What this process, and so the workers, have over others: niceness, and the scheduler's group with the niceness of that."""
+    try:
+        group = (root / "self" / "autogroup").read_text().strip() or None
+    except OSError:
+        group = None
+    return {"niceness": os.nice(0), "autogroup": group}
+
+
 def wait_until_quiet(clock: Callable[[], CpuClock], *, share: float, at_most_s: float, look_s: float = 2.0) -> bool:
     """Returns True once others used less than ``share`` of the machine over ``look_s``, False when ``at_most_s`` are over."""
     end = time.monotonic() + at_most_s

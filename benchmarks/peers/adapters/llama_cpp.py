@@ -46,7 +46,8 @@ class _LlamaCpp:
         }
         self._class = llama_cpp.Llama
         draft = LlamaPromptLookupDecoding(num_pred_tokens=LOOKUP_TOKENS) if self._lookup else None
-        self._llama = llama_cpp.Llama(**self._settings, draft_model=draft)
+        # With a draft model every row's logits are kept, but room is made for all of them only when asked for.
+        self._llama = llama_cpp.Llama(**self._settings, draft_model=draft, logits_all=self._lookup)
         return {
             "llama_cpp_python": llama_cpp.__version__,
             "system_info": llama_cpp.llama_print_system_info().decode(),
