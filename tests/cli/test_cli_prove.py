@@ -37,6 +37,16 @@ def test_prove_prints_a_table_and_writes_json_and_a_report(swiftsure: Run, tiny:
     assert str(report / "report.html") in result.line("report: ")
 
 
+def test_a_narrow_terminal_loses_no_verdict(
+    swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    result = swiftsure("prove", tiny, "--prompts", prompts, "--rounds", "1", "--report", tmp_path)
+    assert result.code == 0, result.err
+    assert result.out.count("PROVED") >= 2
+    assert "…" not in result.out
+
+
 def test_only_a_mode_that_is_named_and_not_active_fails_the_job(swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path) -> None:
     result = swiftsure("prove", tiny, "--prompts", prompts, "--rounds", "1", "--modes", "default,fast", "--report", tmp_path)
     assert result.code == 3

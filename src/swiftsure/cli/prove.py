@@ -11,6 +11,7 @@ from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
 
 _JOB = "The job"
+_TABLE_COLUMNS = 80  # on a narrower terminal its lines wrap, rather than lose verdicts and figures
 _REPORT = Path("swiftsure-prove")
 
 Modes = Annotated[
@@ -82,7 +83,9 @@ def prove(
     result = run_prove(chosen)
     from rich.console import Console
 
-    result.print_table(Console())
+    console = Console()
+    console.width = max(console.width, _TABLE_COLUMNS)
+    result.print_table(console)
     if json_file is not None:
         result.write_json(json_file)
     note(f"report: {result.write_report(report)}")
