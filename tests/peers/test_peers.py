@@ -62,6 +62,29 @@ def test_a_python_that_does_not_start_is_told() -> None:
         python_for("llama_cpp", Environment(requirements=("x==1",)), {"llama_cpp": Path("/nowhere")}, cache=Path("/unused"))
 
 
+def test_an_environment_that_cannot_be_built_is_told_and_never_taken_for_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(PeerError, match=r"no-such-peer==1.*ended with status"):
+        python_for("nobody", Environment(requirements=("no-such-peer==1",)), {}, cache=tmp_path)
+    assert not list(tmp_path.glob("nobody-*/complete"))
+
+
+def test_an_environment_that_is_complete_is_used_again(tmp_path: Path) -> None:
+    environment = Environment(requirements=("some-peer==1",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "benchmarks.peers.environments._run", lambda command, environment=None: Path(command[-1]).mkdir(parents=True, exist_ok=True)
+        )
+        patch.chdir(tmp_path)
+        first = python_for("peer", environment, {}, cache=tmp_path)
+        patch.setattr("benchmarks.peers.environments._run", lambda *_: pytest.fail("built twice"))
+        assert python_for("peer", environment, {}, cache=tmp_path) == first
+        patch.setattr(
+            "benchmarks.peers.environments._run", lambda command, environment=None: Path(command[-1]).mkdir(parents=True, exist_ok=True)
+        )
+        assert python_for("peer", Environment(requirements=("some-peer==2",)), {}, cache=tmp_path) != first
+
+
 def test_turns_alternate_over_all_contenders_and_count_from_their_own_clock(start: Callable[[str], Worker]) -> None:
     workers = {name: start(name) for name in ("counts", "wanders")}
     waits: list[int] = []
