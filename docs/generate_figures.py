@@ -80,7 +80,8 @@ def peers_section(result: dict[str, Any]) -> str:
         f"{settings['max_tokens']} new tokens, {settings['repeats']} repeats, {settings['threads']} threads; medians.",
         machine_line(result["machine"]),
         "",
-        f"| engine | decode tokens/s | prefill tokens/s | decode rate of `{base}` over this one (95 % interval) | rows of a batch equal to rows one by one |",
+        f"| engine | decode tokens/s | prefill tokens/s | decode rate of `{base}` over this one (95 % interval) "
+        "| rows of a batch equal to rows one by one |",
         "|---|---:|---:|---:|---:|",
     ]
     for one in result["contenders"]:
