@@ -135,7 +135,7 @@ class Hall:
             levers=company.levers,
             make_sampler=compiled.sampler_factory(inner.vocab_size, inner.isa),
             make_drafter=compiled.make_drafter,
-            describe=compiled.describe,
+            describe=compiled.describer(inner.isa),
         )
         engine.policy = AnyLength(company.draft_seed)
         arrivals = sorted(company.requests, key=lambda pair: pair[1])
