@@ -1,10 +1,12 @@
 // Times the quantized matmuls of one pass over SmolLM2-135M's matrices (random contents), per number of rows.
 //
 //   cmake -S . -B build/bench -G Ninja -DSWIFTSURE_BENCHMARKS=ON && cmake --build build/bench --target bench_matmul
-//   build/bench/bench_matmul [--isa NAME] [--threads 2] [--repeats 20] [--rows 1,2,4,8] [--layers 30]
+//   build/bench/bench_matmul [--isa NAME,NAME] [--threads 2] [--repeats 20] [--rows 1,2,4,8] [--layers 30] [--cases pass,head]
 //
-// Every repeat runs each number of rows once, in turn, so that a busy machine slows all of them alike; medians are printed. GB/s counts the
-// packed weights that a pass reads once, GOP/s two operations per weight and row. Quantizing the activations is not part of the time.
+// Every repeat runs each instruction set at each number of rows once, in turn, so that a busy machine slows all of them alike; medians are
+// printed. GB/s counts the packed weights that a pass reads once, GOP/s two operations per weight and row. `x1` is the time over that of
+// the first number of rows, `speed` the median of the first instruction set's time over this one's, pair by pair. Quantizing the
+// activations is not part of the time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -40,7 +42,8 @@ constexpr Shape kHead = {"head", TensorType::Q8_0, 49152, 576};
 constexpr int64_t kMaxWidth = 1536;
 
 struct Options {
-    std::string isa = supported_isas().front();
+    std::vector<std::string> isas = {supported_isas().front()};
+    std::vector<std::string> cases;  // none: all
     int threads = 2;
     int repeats = 20;
     int layers = 30;
@@ -59,6 +62,12 @@ int64_t positive(const std::string& option, const char* text) {
     return value;
 }
 
+std::vector<std::string> split(std::string list) {
+    std::vector<std::string> items;
+    for (char* item = std::strtok(list.data(), ","); item; item = std::strtok(nullptr, ",")) items.emplace_back(item);
+    return items;
+}
+
 Options parse(int argc, char** argv) {
     Options options;
     for (int i = 1; i < argc; i += 2) {
@@ -66,7 +75,9 @@ Options parse(int argc, char** argv) {
         if (i + 1 == argc) usage(name + " needs a value");
         const char* value = argv[i + 1];
         if (name == "--isa")
-            options.isa = value;
+            options.isas = split(value);
+        else if (name == "--cases")
+            options.cases = split(value);
         else if (name == "--threads")
             options.threads = static_cast<int>(positive(name, value));
         else if (name == "--repeats")
@@ -75,14 +86,14 @@ Options parse(int argc, char** argv) {
             options.layers = static_cast<int>(positive(name, value));
         else if (name == "--rows") {
             options.rows.clear();
-            std::string list = value;
-            for (char* item = std::strtok(list.data(), ","); item; item = std::strtok(nullptr, ","))
-                options.rows.push_back(positive(name, item));
+            for (const std::string& item : split(value)) options.rows.push_back(positive(name, item.c_str()));
             if (options.rows.empty()) usage("--rows needs at least one number");
         } else
-            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows");
+            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows, --cases");
     }
-    if (!find_kernel_table(options.isa)) usage("--isa " + options.isa + " is not available here");
+    if (options.isas.empty()) usage("--isa needs at least one name");
+    for (const std::string& isa : options.isas)
+        if (!find_kernel_table(isa)) usage("--isa " + isa + " is not available here");
     return options;
 }
 
@@ -174,36 +185,62 @@ struct Case {
     std::vector<const PackedWeights*> matrices;
 };
 
-void report(const Options& options, const KernelTable& table, const Case& item, std::mt19937_64& random) {
+// What is timed in turn: one instruction set at one number of rows.
+struct Variant {
+    const KernelTable* table;
+    std::shared_ptr<Rows> narrow, wide;
+    int64_t rows;
+    std::vector<double> times;
+};
+
+std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
     const int64_t most = *std::max_element(options.rows.begin(), options.rows.end());
-    const Rows narrow(table, most, 576, random), wide(table, most, kMaxWidth, random);
-    std::vector<float> out(static_cast<size_t>(most) * 49152);
-    std::vector<std::vector<double>> times(options.rows.size());
+    std::vector<Variant> all;
+    for (const std::string& isa : options.isas) {
+        const KernelTable* table = find_kernel_table(isa);
+        const auto narrow = std::make_shared<Rows>(*table, most, 576, random),
+                   wide = std::make_shared<Rows>(*table, most, kMaxWidth, random);
+        for (int64_t rows : options.rows) all.push_back({table, narrow, wide, rows, {}});
+    }
+    return all;
+}
+
+double run_once(const Variant& variant, const Case& item, int threads, float* out) {
+    return Team(threads).seconds(static_cast<int>(item.matrices.size()), [&](int step, int index) {
+        const PackedMatrix& w = item.matrices[static_cast<size_t>(step)]->matrix;
+        Activations x = (w.k == kMaxWidth ? variant.wide : variant.narrow)->view();
+        x.rows = variant.rows;
+        const int64_t pairs = (w.strips + 1) / 2;
+        const int64_t begin = pairs * index / threads * 2, end = std::min(pairs * (index + 1) / threads * 2, w.strips);
+        for (int64_t strip = begin; strip < end; strip += kStripsPerChunk)  // as a program claims them
+            variant.table->matmul_quantized(w, x, strip, std::min(strip + kStripsPerChunk, end), out, w.n, false);
+    });
+}
+
+void report(const Options& options, const Case& item, std::mt19937_64& random) {
+    if (!options.cases.empty() && std::find(options.cases.begin(), options.cases.end(), item.name) == options.cases.end()) return;
+    std::vector<Variant> all = variants(options, random);
+    std::vector<float> out(static_cast<size_t>(*std::max_element(options.rows.begin(), options.rows.end())) * 49152);
     double weights = 0, bytes = 0;
     for (const PackedWeights* w : item.matrices) {
         weights += static_cast<double>(w->matrix.n * w->matrix.k);
         bytes += static_cast<double>(w->nbytes());
     }
-    Team team(options.threads);
-    for (int repeat = -1; repeat < options.repeats; ++repeat) {
-        for (size_t i = 0; i < options.rows.size(); ++i) {
-            const double elapsed = team.seconds(static_cast<int>(item.matrices.size()), [&](int step, int index) {
-                const PackedMatrix& w = item.matrices[static_cast<size_t>(step)]->matrix;
-                Activations x = (w.k == kMaxWidth ? wide : narrow).view();
-                x.rows = options.rows[i];
-                const int64_t pairs = (w.strips + 1) / 2;
-                const int64_t begin = pairs * index / options.threads * 2, end = pairs * (index + 1) / options.threads * 2;
-                table.matmul_quantized(w, x, begin, std::min(end, w.strips), out.data(), w.n, false);
-            });
-            if (repeat >= 0) times[i].push_back(elapsed);
-        }
-    }
-    const double first = median(times[0]);
-    for (size_t i = 0; i < options.rows.size(); ++i) {
-        const double s = median(times[i]), rows = static_cast<double>(options.rows[i]);
-        std::printf("%-8s rows=%-4.0f %9.3f ms  best %9.3f  %6.1f GB/s  %8.1f GOP/s  %6.2fx  %8.0f rows/s\n", item.name.c_str(), rows,
-                    s * 1e3, *std::min_element(times[i].begin(), times[i].end()) * 1e3, bytes / s / 1e9, 2 * weights * rows / s / 1e9,
-                    s / first, rows / s);
+    const size_t sizes = options.rows.size();
+    for (int repeat = -1; repeat < options.repeats; ++repeat)
+        for (size_t i = 0; i < sizes; ++i)
+            for (size_t at = i; at < all.size(); at += sizes) {
+                const double elapsed = run_once(all[at], item, options.threads, out.data());
+                if (repeat >= 0) all[at].times.push_back(elapsed);
+            }
+    for (size_t at = 0; at < all.size(); ++at) {
+        const Variant &v = all[at], &base = all[at % sizes];
+        std::vector<double> ratios;
+        for (size_t r = 0; r < v.times.size(); ++r) ratios.push_back(base.times[r] / v.times[r]);
+        const double s = median(v.times), rows = static_cast<double>(v.rows);
+        std::printf("%-8s %-11s rows=%-4.0f %9.3f ms  best %9.3f  %6.1f GB/s  %8.1f GOP/s  %6.2f x1  %8.0f rows/s  speed %5.2f\n",
+                    item.name.c_str(), v.table->isa, rows, s * 1e3, *std::min_element(v.times.begin(), v.times.end()) * 1e3,
+                    bytes / s / 1e9, 2 * weights * rows / s / 1e9, s / median(all[at - at % sizes].times), rows / s, median(ratios));
     }
     std::fflush(stdout);
 }
@@ -212,7 +249,6 @@ void report(const Options& options, const KernelTable& table, const Case& item, 
 
 int main(int argc, char** argv) {
     const Options options = parse(argc, argv);
-    const KernelTable& table = *find_kernel_table(options.isa);
     const FloatMode mode;
     std::mt19937_64 random(1);
     auto arena = std::make_shared<WeightArena>();
@@ -221,17 +257,17 @@ int main(int argc, char** argv) {
         for (const Shape& shape : kLayer) matrices.push_back(random_matrix(shape, arena, random));
     matrices.push_back(random_matrix(kHead, arena, random));
 
-    std::printf("isa=%s threads=%d repeats=%d weights=%.1f MB\n", options.isa.c_str(), options.threads, options.repeats,
+    std::printf("threads=%d repeats=%d weights=%.1f MB\n", options.threads, options.repeats,
                 static_cast<double>(arena->used_bytes()) / 1e6);
     Case all{"pass", {}}, layers{"layers", {}};
     for (const auto& matrix : matrices) all.matrices.push_back(matrix.get());
     layers.matrices.assign(all.matrices.begin(), all.matrices.end() - 1);
-    report(options, table, all, random);
-    report(options, table, layers, random);
+    report(options, all, random);
+    report(options, layers, random);
     for (size_t i = 0; i < 4; ++i) {
         Case one{kLayer[i].name, {}};
         for (size_t at = i; at + 1 < matrices.size(); at += 4) one.matrices.push_back(matrices[at].get());
-        report(options, table, one, random);
+        report(options, one, random);
     }
-    report(options, table, {"head", {matrices.back().get()}}, random);
+    report(options, {"head", {matrices.back().get()}}, random);
 }
