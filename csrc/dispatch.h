@@ -8,7 +8,10 @@
 
 namespace swiftsure {
 
-// Instruction sets that this build has and this processor (CPUID and XCR0) runs, best first; "portable" is always last.
+// Instruction sets that this build has kernels for, best first; "portable" is always last.
+const std::vector<std::string>& built_isas();
+// Those of them that run here: the processor has them (CPUID) and the system saves their registers (XCR0). The first call asks the system
+// for this process's use of tiles; amx is listed only when it is granted.
 const std::vector<std::string>& supported_isas();
 // The table of a supported instruction set, or nullptr.
 const KernelTable* find_kernel_table(const std::string& isa);

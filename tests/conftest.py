@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from swiftsure.kernels import _core
+
 # A run started in the background inherits an ignored SIGINT, and so would every process that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -22,6 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether tests should run at their large size."""
     return bool(request.config.getoption("--full"))
+
+
+@pytest.fixture
+def without_amx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has no tiles, whatever this one has."""
+    others = [isa for isa in _core.supported_isas() if isa != "amx"]
+    monkeypatch.setattr(_core, "supported_isas", lambda: others)
 
 
 @pytest.fixture(scope="session")

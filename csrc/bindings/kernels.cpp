@@ -92,6 +92,7 @@ OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix 
 }  // namespace
 
 void register_kernels(nb::module_& m) {
+    m.def("built_isas", &built_isas, "Instruction sets that this build has kernels for, best first.");
     m.def("supported_isas", &supported_isas, "Instruction sets of this build that this machine runs, best first.");
     m.def("rmsnorm", &rmsnorm, nb::arg("isa"), nb::arg("x").noconvert(), nb::arg("weight").noconvert(), nb::arg("eps"));
     m.def("silu_mul", &silu_mul, nb::arg("isa"), nb::arg("gate").noconvert(), nb::arg("up").noconvert());

@@ -8,6 +8,9 @@
 #include "kernels/families.h"
 #include "kernels/strip_out.h"
 #include "simd/unroll.h"
+#if defined(__AMX_INT8__)
+#include "kernels/matmul_tiles.h"
+#endif
 
 namespace swiftsure::SWIFTSURE_ISA {
 namespace {
@@ -87,14 +90,85 @@ void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, i
     }
 }
 
+// Rows [row, x.rows) of one strip.
+template <TensorType type>
+void multiply_strip(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, const Output& out) {
+    for (; row < x.rows; row += kMaxRows) {
+        const int64_t rows = x.rows - row < kMaxRows ? x.rows - row : kMaxRows;
+        multiply_rows<type>(w, x, strip, row, rows, row == 0 ? kPrefetchBytes : 0, out);
+    }
+}
+
+#if defined(__AMX_INT8__)
+
+constexpr int64_t kMinTileRows = 8;  // fewer rows are faster without tiles
+
+template <TensorType type>
+void multiply_tile_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t rows, const TileBlock& block,
+                        const Output& out) {
+    float* data = out.data + block.row * out.stride + strip * kStripRows;
+    const int64_t count = rows_in_strip(w, strip);
+    switch (rows) {
+        case 8:
+            return multiply_tile<type, 8>(x, block, data, out.stride, count, out.accumulate);
+        case 9:
+            return multiply_tile<type, 9>(x, block, data, out.stride, count, out.accumulate);
+        case 10:
+            return multiply_tile<type, 10>(x, block, data, out.stride, count, out.accumulate);
+        case 11:
+            return multiply_tile<type, 11>(x, block, data, out.stride, count, out.accumulate);
+        case 12:
+            return multiply_tile<type, 12>(x, block, data, out.stride, count, out.accumulate);
+        case 13:
+            return multiply_tile<type, 13>(x, block, data, out.stride, count, out.accumulate);
+        case 14:
+            return multiply_tile<type, 14>(x, block, data, out.stride, count, out.accumulate);
+        case 15:
+            return multiply_tile<type, 15>(x, block, data, out.stride, count, out.accumulate);
+        default:
+            return multiply_tile<type, 16>(x, block, data, out.stride, count, out.accumulate);
+    }
+}
+
+// Tiles have one shape for the whole call. The last rows, when they are enough, are the end of a full tile whose first rows are done
+// already.
 template <TensorType type>
 void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
-    for (int64_t strip = strip_begin; strip < strip_end; ++strip)
-        for (int64_t row = 0; row < x.rows; row += kMaxRows) {
-            const int64_t rows = x.rows - row < kMaxRows ? x.rows - row : kMaxRows;
-            multiply_rows<type>(w, x, strip, row, rows, row == 0 ? kPrefetchBytes : 0, out);
+    if (x.rows < kMinTileRows || x.groups > kMaxTileGroups) {
+        for (int64_t strip = strip_begin; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
+        return;
+    }
+    const int64_t tile_rows = x.rows < kTileRows ? x.rows : kTileRows;
+    load_tile_shape(tile_rows);
+    alignas(64) uint8_t unpacked[type == TensorType::Q8_0 ? 64 : kMaxTileGroups * kTileBytes];
+    for (int64_t strip = strip_begin; strip < strip_end; ++strip) {
+        TileBlock block = {w.data + strip * w.strip_bytes, unpacked, kTileBytes, 0, 0, kPrefetchBytes};
+        if constexpr (type == TensorType::Q8_0) {
+            block.b = block.weights;
+            block.b_bytes = group_bytes(type);
+        } else {
+            unpack_strip<type>(block.weights, x.groups, unpacked);
         }
+        while (x.rows - block.row >= kMinTileRows) {
+            const int64_t left = x.rows - block.row, rows = left < kTileRows ? left : kTileRows;
+            block.skipped = tile_rows - rows;
+            multiply_tile_rows<type>(w, x, strip, rows, block, out);
+            block.row += rows;
+            block.prefetch = 0;
+        }
+        multiply_strip<type>(w, x, strip, block.row, out);
+    }
+    release_tiles();
 }
+
+#else
+
+template <TensorType type>
+void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
+    for (int64_t strip = strip_begin; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
+}
+
+#endif
 
 }  // namespace
 

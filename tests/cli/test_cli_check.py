@@ -48,6 +48,7 @@ def test_a_lever_left_off_is_shown_as_off(swiftsure: Run, tiny: Path) -> None:
         (["--kv-memory", "1000"], "key-value"),
     ],
 )
+@pytest.mark.usefixtures("without_amx")
 def test_what_cannot_engage_is_not_active_with_the_reason_and_exit_code_three(
     swiftsure: Run, tiny: Path, arguments: list[str], reason: str
 ) -> None:

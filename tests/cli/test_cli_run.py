@@ -17,7 +17,7 @@ from swiftsure import LLM, Activation, ContractError, Stream
 VALUE = r"[^\s=]\S*"
 ACTIVE = re.compile(
     rf"ACTIVE mode=(default|exact) model={VALUE} weights=sha256:[0-9a-f]{{64}} numerics=cpu1 "
-    rf"isa=(portable|avx2|avx512|avx512_vnni) threads=[1-9]\d* levers=(none|[a-z_]+(,[a-z_]+)*)( levers_off=[a-z_]+(,[a-z_]+)*)?"
+    rf"isa=(portable|avx2|avx512|avx512_vnni|amx) threads=[1-9]\d* levers=(none|[a-z_]+(,[a-z_]+)*)( levers_off=[a-z_]+(,[a-z_]+)*)?"
 )
 LEVER = re.compile(r"LEVER name=[a-z_]+ state=(on|off|idle)( [a-z_]+=\d+)*")
 EXIT = re.compile(r"EXIT mode=(default|exact) status=(ok|unproved|failed) items=\d+/\d+ wall_s=\d+\.\d+")

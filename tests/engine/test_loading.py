@@ -99,6 +99,7 @@ def test_context_limit_is_kept_to(tiny):
         ({"mode": "exact", "without": "warp"}, UsageError, "mode exact has no lever 'warp'"),
     ],
 )
+@pytest.mark.usefixtures("without_amx")
 def test_what_load_cannot_give_is_refused(tiny, choices, error, message):
     with pytest.raises(error, match=message):
         swiftsure.load(tiny, **choices)
@@ -152,6 +153,7 @@ def test_check_resolves_without_packing(tiny):
         ("exact", {"context": 32}, "lever prefix_cache cannot engage"),
     ],
 )
+@pytest.mark.usefixtures("without_amx")
 def test_check_answers_not_active_with_the_reason(tiny, mode, choices, reason):
     result = swiftsure.check(tiny, mode, **choices)
     assert not result.active

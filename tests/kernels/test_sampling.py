@@ -352,6 +352,7 @@ def test_a_row_without_a_token_to_choose_is_an_error_not_a_token(temperature: fl
         sampler.accept(rows[1:])
 
 
+@pytest.mark.usefixtures("without_amx")
 def test_log_probabilities_heed_the_environment_and_refuse_what_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     row = np.zeros(4, dtype=np.float32)
     monkeypatch.setenv("SWIFTSURE_ISA", "amx")

@@ -174,6 +174,7 @@ def test_the_mode_variable_changes_nothing(run_prove: Run, monkeypatch: pytest.M
     assert os.environ["SWIFTSURE_MODE"] == "exact"
 
 
+@pytest.mark.usefixtures("without_amx")
 def test_an_instruction_set_that_is_not_there_is_not_active(run_prove: Run) -> None:
     with pytest.raises(NotActiveError, match="amx"):
         run_prove(isa="amx")

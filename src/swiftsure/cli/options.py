@@ -62,7 +62,7 @@ IsaOption = Annotated[
         "--isa",
         metavar="NAME",
         section=MACHINE,
-        help="portable, avx2, avx512 or avx512_vnni; the bits are the same with each. Default: SWIFTSURE_ISA, else the best.",
+        help="portable, avx2, avx512, avx512_vnni or amx; the bits are the same with each. Default: SWIFTSURE_ISA, else the best.",
     ),
 ]
 JsonFlag = Annotated[bool, option("--json", section=OUTPUT, help="Print JSON instead of text.")]

@@ -9,6 +9,7 @@ import numpy
 from numpy.typing import NDArray
 
 
+def built_isas() -> list[str]: ...
 def supported_isas() -> list[str]:
     """Instruction sets of this build that this machine runs, best first."""
 

@@ -12,11 +12,12 @@ KNOWN_ISAS = ("amx", "avx512_vnni", "avx512", "avx2", "portable")
 
 ENVIRONMENT_VARIABLE = "SWIFTSURE_ISA"
 
-_BUILT_ISAS = frozenset(KNOWN_ISAS) - {"amx"}
-
 
 def supported_isas() -> tuple[str, ...]:
-    """What this build has and this machine runs (CPUID and the operating system agree), best first; ``portable`` is last."""
+    """What this build has and this machine runs (CPUID and the operating system agree), best first; ``portable`` is last.
+
+    The first call asks the system for the use of AMX tiles where there are any; ``amx`` is listed only when that is granted.
+    """
     return tuple(_core.supported_isas())
 
 
@@ -34,6 +35,6 @@ def resolve_isa(requested: str | None = None) -> str:
     if name not in KNOWN_ISAS:
         raise UsageError(f"{origin} must be one of {', '.join(KNOWN_ISAS)}, got {name!r}")
     if name not in supported_isas():
-        reason = "this machine does not run it" if name in _BUILT_ISAS else "no kernels for it in this build"
+        reason = "this machine does not run it" if name in _core.built_isas() else "no kernels for it in this build"
         raise NotActiveError(f"instruction set {name} is not available: {reason}; available: {', '.join(supported_isas())}")
     return name
