@@ -101,7 +101,7 @@ void multiply_strip(const PackedMatrix& w, const Activations& x, int64_t strip, 
 
 #if defined(__AMX_INT8__)
 
-constexpr int64_t kMinTileRows = 8;  // fewer rows are faster without tiles
+constexpr int64_t kMinTileRows = 9;  // up to eight rows are as fast or faster without tiles
 
 template <TensorType type>
 void multiply_tile_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t rows, const TileBlock& block,
@@ -109,8 +109,6 @@ void multiply_tile_rows(const PackedMatrix& w, const Activations& x, int64_t str
     float* data = out.data + block.row * out.stride + strip * kStripRows;
     const int64_t count = rows_in_strip(w, strip);
     switch (rows) {
-        case 8:
-            return multiply_tile<type, 8>(x, block, data, out.stride, count, out.accumulate);
         case 9:
             return multiply_tile<type, 9>(x, block, data, out.stride, count, out.accumulate);
         case 10:
@@ -142,7 +140,12 @@ void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_
     load_tile_shape(tile_rows);
     alignas(64) uint8_t unpacked[type == TensorType::Q8_0 ? 64 : kMaxTileGroups * kTileBytes];
     for (int64_t strip = strip_begin; strip < strip_end; ++strip) {
-        TileBlock block = {w.data + strip * w.strip_bytes, unpacked, kTileBytes, 0, 0, kPrefetchBytes};
+        TileBlock block = {w.data + strip * w.strip_bytes,
+                           unpacked,
+                           kTileBytes,
+                           0,
+                           0,
+                           type == TensorType::Q8_0 ? kPrefetchBytes : w.strip_bytes};  // unpacking reads a whole strip
         if constexpr (type == TensorType::Q8_0) {
             block.b = block.weights;
             block.b_bytes = group_bytes(type);

@@ -47,7 +47,6 @@ template <TensorType type>
 inline void unpack_strip(const uint8_t* block, int64_t groups, uint8_t* b) {
     const __m512i mask = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(type == TensorType::Q4_0 ? 8 : 0);
     for (int64_t g = 0; g < groups; ++g, block += group_bytes(type), b += kTileBytes) {
-        prefetch_group<type>(block + kPrefetchBytes);
         SWIFTSURE_UNROLL
         for (int j = 0; j < 4; ++j) {
             const __m512i bytes = _mm512_loadu_si512(block + 64 * j);
@@ -88,7 +87,7 @@ struct TileBlock {
     const uint8_t* b;        // its B tiles
     int64_t b_bytes;         // from one group's to the next
     int64_t row, skipped;
-    int64_t prefetch;  // how far ahead to ask for weights that are read in place, 0 when they are near already
+    int64_t prefetch;  // how far ahead to ask for weights, 0 when they are near already
 };
 
 // Rows one by one through a template, not through a loop: GCC keeps an array in registers only when every index is a constant before it
@@ -135,7 +134,7 @@ SWIFTSURE_INLINE void pipeline_step(Position& at, GroupSums (&sums)[2], int64_t 
     asm("" : "+r"(high));  // one register, not the address of every row
     if (save) store_sums<2 * other>(sums[other][0]);
     if (multiply) {
-        if (type == TensorType::Q8_0 && at.prefetch != 0) prefetch_group<type>(at.b + at.prefetch);
+        if (at.prefetch != 0) prefetch_group<type>(s.weights + at.prefetch);
         _tile_loadd(6, at.b, 64);
         digit_product<2 * set, 4>(at.a, at.stride);
     }
