@@ -157,7 +157,9 @@ def check(
             plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
         except (NotActiveError, CapacityError) as error:
             reason = str(error)
-        costs = step_costs(opened.schedule(), opened.tensors, positions=1)
+        schedule = opened.schedule()
+        costs = step_costs(schedule, opened.tensors, positions=1)
+        bytes_per_token = sum(cost.weight_bytes for cost in costs)
         files = opened.files
         return CheckResult(
             mode=mode,
@@ -166,10 +168,8 @@ def check(
             activation=_planned_activation(opened, plan) if plan else None,
             memory=plan.memory if plan else None,
             schedule=costs,
-            bytes_per_token=sum(cost.weight_bytes for cost in costs),
-            advice=_advice(
-                sum(cost.weight_bytes for cost in costs), kv_bytes_per_position(opened.schedule()), opened.config.context_length
-            ),
+            bytes_per_token=bytes_per_token,
+            advice=_advice(bytes_per_token, kv_bytes_per_position(schedule), opened.config.context_length),
             pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
         )
 
