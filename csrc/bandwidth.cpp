@@ -16,6 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLine = 64;
+constexpr double kArithmeticSeconds = 5e-3;
 
 // Eight running sums, so that no addition waits for the one before it; the sum keeps the loads from being optimized away.
 uint64_t sum_words(const uint64_t* words, std::size_t count) {
@@ -25,6 +26,44 @@ uint64_t sum_words(const uint64_t* words, std::size_t count) {
     uint64_t sum = 0;
     for (uint64_t lane : sums) sum += lane;
     return sum;
+}
+
+// Runs work(thread) on all threads at once, passes + 1 times, and returns the seconds of all passes but the first.
+template <typename Work>
+std::vector<double> time_together(int threads, int passes, const Work& work) {
+    std::vector<std::vector<Clock::time_point>> begin(threads), end(threads);
+    std::barrier line(threads);
+    const auto run = [&](int thread) {
+        for (int pass = 0; pass <= passes; ++pass) {
+            line.arrive_and_wait();
+            begin[thread].push_back(Clock::now());
+            work(thread, pass);
+            end[thread].push_back(Clock::now());
+        }
+    };
+    std::vector<std::thread> others;
+    const auto join = [&] {
+        for (std::thread& other : others) other.join();
+    };
+    try {
+        for (int thread = 1; thread < threads; ++thread) others.emplace_back(run, thread);
+    } catch (...) {  // nobody waits for the threads that the system refused; those that run come to their end
+        for (int missing = threads - static_cast<int>(others.size()); missing > 0; --missing) line.arrive_and_drop();
+        join();
+        throw;
+    }
+    run(0);
+    join();
+    std::vector<double> seconds;
+    for (int pass = 1; pass <= passes; ++pass) {
+        Clock::time_point first = begin[0][pass], last = end[0][pass];
+        for (int thread = 1; thread < threads; ++thread) {
+            first = std::min(first, begin[thread][pass]);
+            last = std::max(last, end[thread][pass]);
+        }
+        seconds.push_back(std::chrono::duration<double>(last - first).count());
+    }
+    return seconds;
 }
 
 struct Free {
@@ -44,45 +83,30 @@ std::vector<double> read_passes(std::size_t bytes, int threads, int passes) {
     madvise(buffer.get(), rounded, MADV_HUGEPAGE);  // as packed weights ask for; a refusal only means small pages
 #endif
 
-    std::vector<std::vector<Clock::time_point>> begin(threads), end(threads);
     std::vector<uint64_t> sums(threads);
-    std::barrier line(threads);
-    auto work = [&](int thread) {
+    const std::vector<double> seconds = time_together(threads, passes, [&](int thread, int pass) {
         uint64_t* mine = buffer.get() + share * thread;
-        for (std::size_t i = 0; i < share; ++i) mine[i] = i * 0x9E3779B97F4A7C15u;  // real pages, not the shared page of zeros
-        for (int pass = 0; pass <= passes; ++pass) {
-            line.arrive_and_wait();
-            begin[thread].push_back(Clock::now());
-            sums[thread] += sum_words(mine, share);
-            end[thread].push_back(Clock::now());
-        }
-    };
-    std::vector<std::thread> others;
-    const auto join = [&] {
-        for (std::thread& other : others) other.join();
-    };
-    try {
-        for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
-    } catch (...) {  // nobody waits for the threads that the system refused; those that run come to their end
-        for (int missing = threads - static_cast<int>(others.size()); missing > 0; --missing) line.arrive_and_drop();
-        join();
-        throw;
-    }
-    work(0);
-    join();
-
+        if (pass == 0)
+            for (std::size_t i = 0; i < share; ++i) mine[i] = i * 0x9E3779B97F4A7C15u;  // real pages, not the shared page of zeros
+        sums[thread] += sum_words(mine, share);
+    });
     volatile uint64_t sink = 0;
     for (uint64_t sum : sums) sink = sink + sum;
-    std::vector<double> seconds;
-    for (int pass = 1; pass <= passes; ++pass) {
-        Clock::time_point first = begin[0][pass], last = end[0][pass];
-        for (int thread = 1; thread < threads; ++thread) {
-            first = std::min(first, begin[thread][pass]);
-            last = std::max(last, end[thread][pass]);
-        }
-        seconds.push_back(std::chrono::duration<double>(last - first).count());
-    }
     return seconds;
+}
+
+std::vector<double> arithmetic_passes(int64_t (*loop)(int64_t rounds), int threads, int passes) {
+    int64_t rounds = 64, operations = 0;
+    for (double seconds = 0; seconds < kArithmeticSeconds; rounds *= 2) {
+        const Clock::time_point begin = Clock::now();
+        operations = loop(rounds);
+        seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    }
+    rounds /= 2;  // the last doubling was not run
+    std::vector<double> rates;
+    for (double seconds : time_together(threads, passes, [&](int, int) { loop(rounds); }))
+        rates.push_back(static_cast<double>(operations) * threads / seconds);
+    return rates;
 }
 
 }  // namespace swiftsure

@@ -1,8 +1,11 @@
-// The memory wall: how fast this machine reads a buffer from start to end.
+// The two walls of a machine: how fast it reads a buffer from start to end, and how fast it computes on registers.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
+
+#include "kernels/table.h"
 
 namespace swiftsure {
 
@@ -11,5 +14,9 @@ namespace swiftsure {
 // is done. One pass before them, which faults the pages in, is not counted. Throws std::bad_alloc when the buffer does not fit
 // and std::system_error when the system has no more threads.
 std::vector<double> read_passes(std::size_t bytes, int threads, int passes);
+
+// Operations per second of each of `passes` passes of about 5 ms, `loop` being one of a table's peak loops, on `threads` threads at once;
+// timed as above. Throws std::system_error when the system has no more threads.
+std::vector<double> arithmetic_passes(int64_t (*loop)(int64_t rounds), int threads, int passes);
 
 }  // namespace swiftsure

@@ -288,6 +288,55 @@ void Program::seal() {
     pool_ = std::make_unique<ThreadPool>(static_cast<int32_t>(threads_), static_cast<int32_t>(stages_.size()));
 }
 
+// --- timing ------------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+template <typename... F>
+struct Overloaded : F... {
+    using F::operator()...;
+};
+template <typename... F>
+Overloaded(F...) -> Overloaded<F...>;
+
+}  // namespace
+
+std::vector<Program::Piece> Program::pieces() const {
+    const Overloaded name{
+        [](const Embed&) { return "embed"; },
+        [](const Norm&) { return "rms_norm"; },
+        [](const Rope&) { return "rope"; },
+        [](const StoreKV&) { return "store_kv"; },
+        [](const SiluMul&) { return "silu_mul"; },
+        [](const Select&) { return "select_rows"; },
+        [](const Quantize&) { return "quantize"; },
+        [](const MatmulStage&) { return "matmul"; },
+        [](const AttentionStage&) { return "attention"; },
+        [](const MergeStage&) { return "merge"; },
+    };
+    std::vector<Piece> pieces;
+    for (size_t s = 0; s < stages_.size(); ++s) {
+        const int64_t stage = static_cast<int64_t>(s);
+        std::visit(Overloaded{[&](const RowStage& rows) {
+                                  for (const RowOp& op : rows.ops) pieces.push_back({stage, std::visit(name, op)});
+                              },
+                              [&](const auto& work) { pieces.push_back({stage, name(work)}); }},
+                   stages_[s].work);
+    }
+    return pieces;
+}
+
+void Program::profile(bool on) {
+    const std::unique_lock<std::mutex> lock(running_, std::try_to_lock);
+    if (!lock.owns_lock()) throw std::runtime_error("the program is running; timing is switched between runs");
+    if (!on) return profile_.reset();
+    if (!pool_) seal();
+    const std::vector<Piece> all = pieces();
+    stage_pieces_.assign(stages_.size(), 0);
+    for (size_t p = all.size(); p-- > 0;) stage_pieces_[static_cast<size_t>(all[p].stage)] = static_cast<int64_t>(p);
+    profile_ = std::make_unique<Profile>(threads_, static_cast<int64_t>(stages_.size()), static_cast<int64_t>(all.size()));
+}
+
 int64_t Program::logits_width() const { return last_out_ < 0 ? 0 : buffers_[static_cast<size_t>(last_out_)].width; }
 
 int64_t Program::buffer_bytes() const {

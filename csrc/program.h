@@ -15,6 +15,7 @@
 #include "kernels/table.h"
 #include "kv_cache.h"
 #include "pages.h"
+#include "profile.h"
 #include "rope_table.h"
 #include "thread_pool.h"
 
@@ -53,6 +54,19 @@ class Program {
 
     // Runs all operations on the step's rows. Returns (wanted, logits_width()): what the last operation wrote, until the next run.
     const float* run(const Step& step);
+
+    // What a profile times, in the order of the work: the stage, and what it does there ("matmul", "quantize", ...). Operations appear in
+    // the order they were appended, with "quantize" before the matmul that asked for it and "merge" after its attention.
+    struct Piece {
+        int64_t stage;
+        const char* name;
+    };
+    std::vector<Piece> pieces() const;
+    // From the next run on, times every piece on every thread (on) or nothing (off, as at first). Results are the same either way.
+    // Ends the building.
+    void profile(bool on);
+    // Of the last run; null when it was not timed. The next run overwrites it.
+    const Profile* profiled() const { return profile_.get(); }
 
     int64_t logits_width() const;
     int64_t threads() const { return threads_; }
@@ -175,7 +189,9 @@ class Program {
     RowSplit row_split(const RowStage& stage, int64_t rows) const;
     float* partial(int64_t span, int64_t head) const;
     static void run_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
-    void run_rows(const RowStage& stage, bool selected, int32_t chunk) const;
+    static void time_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
+    template <typename After>
+    void run_rows(const RowStage& stage, bool selected, int32_t chunk, const After& after) const;
     void run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t columns) const;
     void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
@@ -218,6 +234,9 @@ class Program {
     std::vector<RowGroup> groups_;     // of rows, when spans are not split
     std::vector<int64_t> span_begin_;  // (rows + 1,) spans of the rows before, when spans are split over threads
     std::vector<int32_t> chunks_;      // (stages,)
+
+    std::unique_ptr<Profile> profile_;   // while runs are timed
+    std::vector<int64_t> stage_pieces_;  // (stages,) the first piece of each, while runs are timed
 };
 
 }  // namespace swiftsure

@@ -66,9 +66,12 @@ const float* Program::run(const Step& step) {
     const std::unique_lock<std::mutex> lock(running_, std::try_to_lock);
     if (!lock.owns_lock()) throw std::runtime_error("the program is running already; one step at a time");
     if (!pool_) seal();
+    if (profile_) profile_->begin();
     validate(step);
     plan(step);
-    pool_->run(chunks_.data(), static_cast<int32_t>(stages_.size()), run_chunk, this);
+    if (profile_) profile_->planned();
+    pool_->run(chunks_.data(), static_cast<int32_t>(stages_.size()), profile_ ? time_chunk : run_chunk, this);
+    if (profile_) profile_->end();
     return buffers_[static_cast<size_t>(last_out_)].row(0);
 }
 
@@ -130,23 +133,48 @@ int64_t Program::chunks_of(const Stage& stage) const {
 void Program::run_chunk(void* program, int32_t stage_index, int32_t chunk, int32_t thread) {
     Program& self = *static_cast<Program*>(program);
     const Stage& stage = self.stages_[static_cast<size_t>(stage_index)];
-    if (const RowStage* work = std::get_if<RowStage>(&stage.work)) return self.run_rows(*work, stage.selected, chunk);
+    if (const RowStage* work = std::get_if<RowStage>(&stage.work)) return self.run_rows(*work, stage.selected, chunk, [](size_t) {});
     if (const MatmulStage* work = std::get_if<MatmulStage>(&stage.work)) return self.run_matmul(*work, stage.selected, chunk);
     if (const AttentionStage* work = std::get_if<AttentionStage>(&stage.work)) return self.run_attention(*work, chunk, thread);
     const MergeStage& merge = *std::get_if<MergeStage>(&stage.work);
     self.run_merge(*std::get_if<AttentionStage>(&self.stages_[static_cast<size_t>(merge.attention)].work), chunk, thread);
 }
 
+// As run_chunk, with a look at the clock around every piece.
+void Program::time_chunk(void* program, int32_t stage_index, int32_t chunk, int32_t thread) {
+    Program& self = *static_cast<Program*>(program);
+    const Stage& stage = self.stages_[static_cast<size_t>(stage_index)];
+    const int64_t piece = self.stage_pieces_[static_cast<size_t>(stage_index)], begin = self.profile_->now();
+    int64_t end = begin;
+    const auto lap = [&](size_t op) {
+        const int64_t now = self.profile_->now();
+        self.profile_->add_work(thread, piece + static_cast<int64_t>(op), now - end);
+        end = now;
+    };
+    if (const RowStage* work = std::get_if<RowStage>(&stage.work)) {
+        self.run_rows(*work, stage.selected, chunk, lap);
+    } else {
+        run_chunk(program, stage_index, chunk, thread);
+        lap(0);
+    }
+    self.profile_->add_chunk(thread, stage_index, begin, end);
+}
+
 // --- rows --------------------------------------------------------------------------------------------------------------------
 
-void Program::run_rows(const RowStage& stage, bool selected, int32_t chunk) const {
+// Calls after(op) when operation `op` of the stage is done on a row.
+template <typename After>
+void Program::run_rows(const RowStage& stage, bool selected, int32_t chunk, const After& after) const {
     const int64_t rows = domain_rows(selected);
     const RowSplit split = row_split(stage, rows);
     const int64_t piece = chunk % split.pieces, first = chunk / split.pieces * split.rows;
     const int64_t column = piece * split.columns;
     const int64_t columns = std::min(split.columns, stage.columns - column);  // of use to operations that split columns only
     for (int64_t row = first; row < std::min(first + split.rows, rows); ++row)
-        for (const RowOp& op : stage.ops) run_row_op(op, row, column, split.columns > 0 ? columns : 0);
+        for (size_t op = 0; op < stage.ops.size(); ++op) {
+            run_row_op(stage.ops[op], row, column, split.columns > 0 ? columns : 0);
+            after(op);
+        }
 }
 
 // columns 0: the whole row.

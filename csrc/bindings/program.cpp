@@ -79,6 +79,28 @@ OutArray<float> run(nb::handle self, InArray<int32_t, 1> tokens, InArray<int32_t
     return OutArray<float>(const_cast<float*>(logits), {logit_rows.size(), static_cast<size_t>(program.logits_width())}, self);
 }
 
+using Pieces = std::vector<std::tuple<int64_t, std::string>>;
+using Times = std::tuple<int64_t, int64_t, OutArray<int64_t>, OutArray<int64_t>>;
+
+Pieces pieces(const BoundProgram& self) {
+    Pieces all;
+    for (const Program::Piece& piece : self.program.pieces()) all.emplace_back(piece.stage, piece.name);
+    return all;
+}
+
+Times times(const BoundProgram& self) {
+    const Profile* profile = self.program.profiled();
+    if (!profile) throw std::invalid_argument("the program was not asked to time its runs");
+    std::vector<int64_t> shares, work;
+    for (int64_t thread = 0; thread < profile->threads(); ++thread) {
+        for (const Profile::Share& share : profile->shares(thread)) shares.insert(shares.end(), {share.first, share.last, share.chunks});
+        work.insert(work.end(), profile->work(thread).begin(), profile->work(thread).end());
+    }
+    const size_t threads = static_cast<size_t>(profile->threads());
+    return {profile->planned_ns(), profile->wall_ns(), to_array(std::move(shares), {threads, static_cast<size_t>(profile->stages()), 3}),
+            to_array(std::move(work), {threads, static_cast<size_t>(profile->pieces())})};
+}
+
 using Block = std::tuple<OutArray<int16_t>, OutArray<float>, OutArray<int16_t>, OutArray<float>>;
 
 Block read_block(const KVCache& kv, int64_t layer, int64_t kv_head, int64_t block) {
@@ -136,6 +158,17 @@ void register_program(nb::module_& m) {
         .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(), nb::arg("sequences").noconvert(),
              nb::arg("block_tables").noconvert(), nb::arg("logit_rows").noconvert(),
              "Runs one step; returns (wanted, logits width), a view that the next run overwrites.")
+        .def("pieces", &pieces,
+             "What is timed: (stage, name) in the order of the work, \"quantize\" before the matmul that asked for it and \"merge\" after "
+             "its "
+             "attention; all others in the order they were appended.")
+        .def(
+            "profile", [](BoundProgram& s, bool on) { s.program.profile(on); }, nb::arg("on"),
+            "Times every piece of the runs to come on every thread, or nothing (as at first); the results are the same. Ends the building.")
+        .def("times", &times,
+             "Of the last run, in nanoseconds since it began: when its plan was made and when it was over; (threads, stages, 3) begin of "
+             "the "
+             "first chunk, end of the last and number of chunks; (threads, pieces) time spent.")
         .def_prop_ro("isa", [](const BoundProgram& s) { return s.program.isa(); })
         .def_prop_ro("threads", [](const BoundProgram& s) { return s.program.threads(); })
         .def_prop_ro("buffer_bytes", [](const BoundProgram& s) { return s.program.buffer_bytes(); });

@@ -34,6 +34,8 @@ const KernelTable& kernel_table() {
         .log_sum_exp = log_sum_exp,
         .philox_words = philox_words,
         .gumbel_of_words = gumbel_of_words,
+        .integer_peak = integer_peak,
+        .float_peak = float_peak,
     };
     return table;
 }

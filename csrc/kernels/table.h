@@ -80,6 +80,12 @@ struct KernelTable {
     // For known-answer tests: one Philox4x32-10 block, and the noise of given words with the bound that prunes it.
     void (*philox_words)(const uint32_t* counter, const uint32_t* key, uint32_t* out);  // 4, 2, 4 words
     void (*gumbel_of_words)(const uint32_t* words, int64_t count, float* noise, float* bound);
+
+    // --- peak.cpp ---------------------------------------------------------------------------------------------------------
+    // The additions and multiplications done in `rounds` rounds on registers: products of integers as dot products of digits take them
+    // (8 bits with VNNI and tiles, a digit a product; 16 bits elsewhere), and float fma.
+    int64_t (*integer_peak)(int64_t rounds);
+    int64_t (*float_peak)(int64_t rounds);
 };
 
 }  // namespace swiftsure

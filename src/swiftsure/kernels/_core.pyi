@@ -9,7 +9,9 @@ import numpy
 from numpy.typing import NDArray
 
 
-def built_isas() -> list[str]: ...
+def built_isas() -> list[str]:
+    """Instruction sets that this build has kernels for, best first."""
+
 def supported_isas() -> list[str]:
     """Instruction sets of this build that this machine runs, best first."""
 
@@ -122,6 +124,21 @@ class Program:
         Runs one step; returns (wanted, logits width), a view that the next run overwrites.
         """
 
+    def pieces(self) -> list[tuple[int, str]]:
+        """
+        What is timed: (stage, name) in the order of the work, "quantize" before the matmul that asked for it and "merge" after its attention; all others in the order they were appended.
+        """
+
+    def profile(self, on: bool) -> None:
+        """
+        Times every piece of the runs to come on every thread, or nothing (as at first); the results are the same. Ends the building.
+        """
+
+    def times(self) -> tuple[int, int, NDArray[numpy.int64], NDArray[numpy.int64]]:
+        """
+        Of the last run, in nanoseconds since it began: when its plan was made and when it was over; (threads, stages, 3) begin of the first chunk, end of the last and number of chunks; (threads, pieces) time spent.
+        """
+
     @property
     def isa(self) -> str: ...
 
@@ -175,4 +192,9 @@ class Drafter:
 def read_passes(bytes: int, threads: int, passes: int) -> list[float]:
     """
     Seconds of each pass that reads a buffer of `bytes` bytes once with `threads` threads.
+    """
+
+def arithmetic_passes(kind: str, isa: str, threads: int, passes: int) -> list[float]:
+    """
+    Additions and multiplications per second, on registers alone, of each pass with `threads` threads: float32 (fma), or the integer products that matmuls over quantized weights are made of.
     """
