@@ -42,13 +42,18 @@ def test_timing_changes_no_bit_and_its_times_lie_within_the_run(threads: int, cu
     timed.profile(True)
     assert feed(timed, tokens, cuts).tobytes() == feed(plain, tokens, cuts).tobytes()
     planned, wall, shares, work = timed.times()
-    assert shares.shape == (threads, 12, 3) and work.shape == (threads, len(PIECES))
+    assert shares.shape == (threads, 12, 3)
+    assert work.shape == (threads, len(PIECES))
     first, last, chunks = shares[..., 0], shares[..., 1], shares[..., 2]
     busy = chunks > 0
-    assert 0 < planned <= first[busy].min() and last.max() <= wall
-    assert (first[busy] <= last[busy]).all() and not first[~busy].any() and not last[~busy].any()
+    assert 0 < planned <= first[busy].min()
+    assert last.max() <= wall
+    assert (first[busy] <= last[busy]).all()
+    assert not first[~busy].any()
+    assert not last[~busy].any()
     spans = (last - first).sum(axis=1)
-    assert (work.sum(axis=1) <= spans).all() and (work >= 0).all()
+    assert (work.sum(axis=1) <= spans).all()
+    assert (work >= 0).all()
     ran = {piece for piece, total in zip(PIECES, work.sum(axis=0), strict=True) if total > 0}
     assert ran == set(PIECES) - ({(4, "merge")} if threads == 1 or cuts == [24] else set())
     ends = np.where(busy, last, 0).max(axis=0)
