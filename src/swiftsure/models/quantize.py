@@ -1,0 +1,287 @@
+"""Rows of weights to Q8_0, Q4_0 and Q4_1, and rows of any type that runs here back to floats.
+
+A block is 32 neighbouring columns of a row: a float16 scale d, for Q4_1 a float16 minimum m, and 32 integers q in ``low..high``; it stands
+for d * q + m. Two methods choose them:
+
+``rtn``     rounds to nearest between the block's extremes: the same bytes as ``gguf.quants.quantize``.
+``search``  minimises the squared error of the block. Several scales (for Q4_1: pairs of ends), from wider than the extremes to well inside
+            them, are tried; for each the integers are rounded, and the best is refined by turns: least squares gives the scale and the
+            minimum that suit the integers best, rounding gives the integers that suit these best. Everything is done with the float16
+            values that are stored, and the plain scale is kept where nothing beats it, so no block comes out worse than with ``rtn``.
+
+Both are deterministic: single IEEE operations in a fixed order on each block alone, so the bytes depend neither on how rows are cut nor on
+threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
+
+Float32 = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+
+BLOCK = 32
+METHODS = ("search", "rtn")
+DEFAULT_METHOD = "search"
+FLOAT_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+
+_TILE_BLOCKS = 2048  # blocks worked on at a time: 256 kB an array, so that a handful stay in a core's own cache
+_REFINEMENTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    low: int
+    high: int
+    minimum: bool
+    bytes: int  # of a block
+
+
+_KINDS = {"Q8_0": _Kind(-127, 127, False, 34), "Q4_0": _Kind(-8, 7, False, 18), "Q4_1": _Kind(0, 15, True, 20)}
+QUANTIZED_TYPES = tuple(_KINDS)
+
+# What is tried, relative to the plain choice. More of them gain less than 1 % of the error; see docs/decisions.
+_Q8_0_SCALES = np.linspace(0.97, 1.02, 11, dtype=np.float32)
+_Q4_0_SCALES = np.float32(8) / np.linspace(7, 12, 11, dtype=np.float32)
+_Q4_1_ENDS = tuple(product(np.linspace(0.65, 1.05, 5, dtype=np.float32), repeat=2))
+
+
+def encoded_bytes(tensor_type: str, shape: tuple[int, ...]) -> int:
+    """Bytes of a tensor of ``shape`` in one of ``QUANTIZED_TYPES``. Raises UsageError when the rows are not whole blocks."""
+    kind = _kind(tensor_type)
+    if shape[-1] % BLOCK:
+        raise UsageError(f"rows must have a multiple of {BLOCK} columns for {tensor_type}, got {shape[-1]}")
+    return int(np.prod(shape[:-1], dtype=np.int64)) * (shape[-1] // BLOCK) * kind.bytes
+
+
+def quantize_rows(tensor_type: str, rows: Float32, *, method: str = DEFAULT_METHOD) -> Bytes:
+    """The blocks of ``rows`` as a GGUF file holds them.
+
+    Args:
+        tensor_type: Q8_0, Q4_0 or Q4_1.
+        rows: float32 (n, k), k a multiple of 32.
+        method: ``search`` (least squared error) or ``rtn`` (round to nearest).
+
+    Returns:
+        uint8 (n, k / 32 * bytes of a block).
+
+    Raises:
+        UsageError: an argument breaks a rule.
+        ModelFileError: a weight is not finite, or too large for a float16 scale.
+    """
+    kind = _kind(tensor_type)
+    if method not in METHODS:
+        raise UsageError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if rows.ndim != 2 or rows.dtype != np.float32:
+        raise UsageError(f"rows must be float32 of two dimensions, got {rows.dtype} of shape {rows.shape}")
+    n, k = rows.shape
+    encoded_bytes(tensor_type, rows.shape)
+    blocks = rows.reshape(-1, BLOCK)
+    out = np.empty((blocks.shape[0], kind.bytes), np.uint8)
+    for first in range(0, blocks.shape[0], _TILE_BLOCKS):
+        # Blocks side by side, so that each step is one pass over contiguous lanes and a sum over a block adds 32 rows in order.
+        w = np.ascontiguousarray(blocks[first : first + _TILE_BLOCKS].T)
+        if not np.isfinite(w).all():
+            raise ModelFileError(f"weights must be finite to be quantized, got {w[~np.isfinite(w)][0]}")
+        with np.errstate(all="ignore"):  # what overflows gives a scale that is refused
+            scale, minimum, integers = _plain(tensor_type, w) if method == "rtn" else _search(tensor_type, w)
+            _encode(tensor_type, scale, minimum, integers, out[first : first + w.shape[1]])
+    return out.reshape(n, k // BLOCK * kind.bytes)
+
+
+def dequantize_rows(tensor_type: str, raw: Bytes, k: int) -> Float32:
+    """The values of whole rows of k columns: float32 (n, k), exact but for Q4_1, whose sum d * q + m is rounded once.
+
+    ``raw`` holds the file's bytes, of any shape; types: F32, F16, BF16, Q8_0, Q4_0, Q4_1.
+    """
+    data = np.ascontiguousarray(raw).reshape(-1)
+    if tensor_type == "F32":
+        return data.view("<f4").reshape(-1, k)
+    if tensor_type == "F16":
+        return data.view("<f2").astype(np.float32).reshape(-1, k)
+    if tensor_type == "BF16":  # the upper half of a float32
+        return (data.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(-1, k)
+    kind = _KINDS.get(tensor_type)
+    if kind is None:
+        raise UnsupportedModelError(f"rows of type {tensor_type} cannot be read as floats; supported: {', '.join((*FLOAT_BYTES, *_KINDS))}")
+    blocks = data.reshape(-1, kind.bytes)
+    scale = blocks[:, :2].copy().view("<f2").astype(np.float32)
+    if tensor_type == "Q8_0":
+        return (blocks[:, 2:].view(np.int8) * scale).reshape(-1, k)
+    packed = blocks[:, -16:]
+    values = np.concatenate([packed & 15, packed >> 4], axis=1).astype(np.float32)
+    if kind.minimum:
+        return (values * scale + blocks[:, 2:4].copy().view("<f2").astype(np.float32)).reshape(-1, k)
+    return ((values + np.float32(kind.low)) * scale).reshape(-1, k)
+
+
+def _kind(tensor_type: str) -> _Kind:
+    if tensor_type not in _KINDS:
+        raise UsageError(f"type must be one of {', '.join(_KINDS)}, got {tensor_type!r}")
+    return _KINDS[tensor_type]
+
+
+# --- round to nearest ---------------------------------------------------------------------------------------------------------------
+
+
+def _plain(tensor_type: str, w: Float32) -> tuple[Float32, Float32, Float32]:
+    """Scale and minimum (blocks,) before they are stored, integers (32, blocks)."""
+    scale, minimum = _plain_scale(tensor_type, w)
+    inverse = _inverse(scale)
+    if tensor_type == "Q8_0":
+        t = w * inverse
+        return scale, minimum, np.copysign(np.floor(np.abs(t) + np.float32(0.5)), t)
+    if tensor_type == "Q4_0":
+        return scale, minimum, np.clip(np.trunc(w * inverse + np.float32(8.5)), 0, 15) - np.float32(8)
+    return scale, minimum, np.clip(np.trunc((w - minimum) * inverse + np.float32(0.5)), 0, 15)
+
+
+def _plain_scale(tensor_type: str, w: Float32) -> tuple[Float32, Float32]:
+    if tensor_type == "Q4_1":
+        minimum = w.min(axis=0)
+        return (w.max(axis=0) - minimum) / np.float32(15), minimum
+    zero = np.zeros(w.shape[1], np.float32)
+    size = np.abs(w)
+    if tensor_type == "Q8_0":
+        return size.max(axis=0) / np.float32(127), zero
+    largest = np.take_along_axis(w, size.argmax(axis=0)[None], axis=0)[0]
+    return largest / np.float32(-8), zero  # the largest weight, whichever its sign, gets the integer that has no opposite
+
+
+# --- the search ---------------------------------------------------------------------------------------------------------------------
+
+
+def _search(tensor_type: str, w: Float32) -> tuple[Float32, Float32, Float32]:
+    kind = _KINDS[tensor_type]
+    scale, minimum = _plain_scale(tensor_type, w)
+    best = _Fit(kind, w, _stored(scale), _stored(minimum))
+    trial_scale, trial_minimum = _best_start(tensor_type, w, scale, minimum)
+    for _ in range(_REFINEMENTS):
+        trial_scale, trial_minimum = _least_squares(kind, w, _rounded(kind, w, trial_scale, trial_minimum))
+    trial = _Fit(kind, w, _stored(trial_scale), _stored(trial_minimum))
+    better = trial.error < best.error
+    return (
+        np.where(better, trial.scale, best.scale),
+        np.where(better, trial.minimum, best.minimum),
+        np.where(better, trial.integers, best.integers),
+    )
+
+
+class _Fit:
+    """The best integers for a stored scale and minimum, and their squared error (blocks,)."""
+
+    def __init__(self, kind: _Kind, w: Float32, scale: Float32, minimum: Float32) -> None:
+        self.scale = scale
+        self.minimum = minimum
+        self.integers = _rounded(kind, w, scale, minimum)
+        miss = self.integers * scale
+        if kind.minimum:
+            miss += minimum
+        miss -= w
+        miss *= miss
+        self.error = _sum(miss)
+
+
+def _best_start(tensor_type: str, w: Float32, scale: Float32, minimum: Float32) -> tuple[Float32, Float32]:
+    """Of the scales and minima that are tried, those that do best before refinement."""
+    kind = _KINDS[tensor_type]
+    best_scale, best_minimum, best = scale, minimum, np.full(scale.shape, -np.inf, np.float32)
+    if tensor_type == "Q4_1":
+        middle = minimum + np.float32(7.5) * scale
+        trials = [(scale * (a + b) / 2, middle - np.float32(7.5) * scale * a) for a, b in _Q4_1_ENDS]
+    else:
+        trials = [(scale * factor, minimum) for factor in (_Q8_0_SCALES if tensor_type == "Q8_0" else _Q4_0_SCALES)]
+    for trial_scale, trial_minimum in trials:
+        gain = _gain(kind, w, trial_scale, trial_minimum)
+        better = gain > best
+        best = np.where(better, gain, best)
+        best_scale = np.where(better, trial_scale, best_scale)
+        best_minimum = np.where(better, trial_minimum, best_minimum)
+    return best_scale, best_minimum
+
+
+def _gain(kind: _Kind, w: Float32, scale: Float32, minimum: Float32) -> Float32:
+    """How good a trial is, larger being better.
+
+    Four bits: how much of the squared weights the rounded integers explain after a least-squares fit. With eight bits nearly all of it is
+    explained, more than a float32 can tell apart, so there it is the error itself, negated.
+    """
+    if kind.high > 15:
+        miss = w * _inverse(scale)
+        miss -= np.clip(np.rint(miss), kind.low, kind.high)
+        miss *= miss
+        return -_sum(miss) * scale * scale
+    q = _rounded(kind, w, scale, minimum)
+    squares = _sum(q * q)
+    if not kind.minimum:
+        products = _sum(q * w)
+        return products * products / _at_least_one(squares)
+    total = _sum(q)
+    products = _sum(q * w) * BLOCK - total * _sum(w)
+    return products * products / _at_least_one(squares * BLOCK - total * total)
+
+
+def _least_squares(kind: _Kind, w: Float32, q: Float32) -> tuple[Float32, Float32]:
+    """The scale and the minimum that bring scale * q + minimum nearest to w."""
+    squares, products = _sum(q * q), _sum(q * w)
+    if not kind.minimum:
+        return products / _at_least_one(squares), np.zeros_like(products)
+    total, weights = _sum(q), _sum(w)
+    spread = squares * BLOCK - total * total  # a whole number, 0 when all integers are the same
+    scale: Float32 = np.divide(products * BLOCK - total * weights, _at_least_one(spread))
+    minimum: Float32 = np.divide(weights - scale * total, np.float32(BLOCK))
+    return scale, minimum
+
+
+def _rounded(kind: _Kind, w: Float32, scale: Float32, minimum: Float32) -> Float32:
+    q = (w - minimum) if kind.minimum else w.copy()
+    q *= _inverse(scale)
+    np.rint(q, out=q)
+    return np.clip(q, kind.low, kind.high, out=q)
+
+
+def _inverse(scale: Float32) -> Float32:
+    """1 / scale, and 0 where a float32 cannot hold that: such a scale is stored as 0 anyway."""
+    usable = np.abs(scale) > np.float32(3e-39)
+    inverse = np.zeros_like(scale)
+    np.divide(np.float32(1), scale, out=inverse, where=usable)
+    return inverse
+
+
+def _sum(values: Float32) -> Float32:
+    total: Float32 = np.add.reduce(values, axis=0)
+    return total
+
+
+def _at_least_one(values: Float32) -> Float32:
+    larger: Float32 = np.maximum(values, np.float32(1))
+    return larger
+
+
+def _stored(values: Float32) -> Float32:
+    """As a float16 holds it."""
+    return values.astype(np.float16).astype(np.float32)
+
+
+# --- bytes --------------------------------------------------------------------------------------------------------------------------
+
+
+def _encode(tensor_type: str, scale: Float32, minimum: Float32, integers: Float32, out: Bytes) -> None:
+    """Writes blocks (blocks, bytes)."""
+    kind = _KINDS[tensor_type]
+    stored = [scale.astype("<f2"), minimum.astype("<f2")][: 1 + kind.minimum]
+    for at, values in enumerate(stored):
+        if not np.isfinite(values).all():
+            raise ModelFileError(f"weights must fit float16 scales (65504) to be quantized to {tensor_type}, got a scale that does not")
+        out[:, 2 * at : 2 * at + 2] = values.view(np.uint8).reshape(-1, 2)
+    if tensor_type == "Q8_0":
+        out[:, 2:] = integers.astype(np.int8).view(np.uint8).T
+        return
+    nibbles = (integers - np.float32(kind.low)).astype(np.uint8)
+    out[:, -16:] = (nibbles[:16] | nibbles[16:] << 4).T
