@@ -339,6 +339,12 @@ void Program::profile(bool on) {
 
 int64_t Program::logits_width() const { return last_out_ < 0 ? 0 : buffers_[static_cast<size_t>(last_out_)].width; }
 
+Program::Selected Program::selected_rows(std::string_view buffer) const {
+    for (const Buffer& b : buffers_)
+        if (b.name == buffer && b.selected) return {b.row(0), step_.wanted, b.width};
+    refuse("no buffer '" + std::string(buffer) + "' holds the rows whose logits are wanted");
+}
+
 int64_t Program::buffer_bytes() const {
     int64_t bytes = static_cast<int64_t>(activation_memory_.size() + scratch_memory_.size() + partial_memory_.size());
     for (const Buffer& b : buffers_) bytes += static_cast<int64_t>(b.memory.size());

@@ -69,6 +69,12 @@ class Program {
     const Profile* profiled() const { return profile_.get(); }
 
     int64_t logits_width() const;
+    // What the last run left in a buffer that is written after select_rows, (wanted, width), until the next run.
+    struct Selected {
+        const float* values;
+        int64_t rows, width;
+    };
+    Selected selected_rows(std::string_view buffer) const;
     int64_t threads() const { return threads_; }
     int64_t buffer_bytes() const;
     const char* isa() const { return kernels_.isa; }

@@ -79,6 +79,11 @@ OutArray<float> run(nb::handle self, InArray<int32_t, 1> tokens, InArray<int32_t
     return OutArray<float>(const_cast<float*>(logits), {logit_rows.size(), static_cast<size_t>(program.logits_width())}, self);
 }
 
+OutArray<float> selected_rows(nb::handle self, const std::string& buffer) {
+    const Program::Selected rows = nb::cast<BoundProgram&>(self).program.selected_rows(buffer);
+    return OutArray<float>(const_cast<float*>(rows.values), {static_cast<size_t>(rows.rows), static_cast<size_t>(rows.width)}, self);
+}
+
 using Pieces = std::vector<std::tuple<int64_t, std::string>>;
 using Times = std::tuple<int64_t, int64_t, OutArray<int64_t>, OutArray<int64_t>>;
 
@@ -158,6 +163,8 @@ void register_program(nb::module_& m) {
         .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(), nb::arg("sequences").noconvert(),
              nb::arg("block_tables").noconvert(), nb::arg("logit_rows").noconvert(),
              "Runs one step; returns (wanted, logits width), a view that the next run overwrites.")
+        .def("selected_rows", &selected_rows, nb::arg("buffer"),
+             "What the last run left in a buffer that is written after select_rows: (wanted, width), a view that the next run overwrites.")
         .def("pieces", &pieces,
              "What is timed: (stage, name) in the order of the work, \"quantize\" before the matmul that asked for it and \"merge\" after "
              "its "

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from swiftsure.engine.activation import lever_states
 from swiftsure.engine.backend import RowBatch
+from swiftsure.engine.drafting.lookup import Lookup
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.llm import LLM
 from swiftsure.engine.memory import MemoryPlan
@@ -58,6 +59,7 @@ class FakeBackend:
         self.before_run: Callable[[int], None] = lambda number: None
         self.closed = False
         self._logits = np.zeros((max_logit_rows, vocab), np.float32)
+        self._hidden = np.zeros((max_logit_rows, 2), np.float32)
 
     def run(self, batch: RowBatch) -> NDArray[np.float32]:
         self.before_run(len(self.batches))
@@ -73,7 +75,12 @@ class FakeBackend:
                 if (prefix < 0).any():
                     raise AssertionError("a row reads positions that nobody wrote")
                 self._logits[wanted[row]] = self.logits_of(prefix.tolist())
+                self._hidden[wanted[row]] = position, token
         return self._logits[: len(wanted)]
+
+    def hidden(self) -> NDArray[np.float32]:
+        """(position, token) of each wanted row, so that a row handed to the wrong sequence shows."""
+        return self._hidden[: len(self.batches[-1].logit_rows)]
 
     def logits_of(self, prefix: list[int]) -> NDArray[np.float32]:
         """The logits after ``prefix``, without any cache."""
@@ -202,7 +209,7 @@ def make_engine(backend: FakeBackend | None = None, *, levers: Collection[str] =
         end_ids={EOS},
         levers=levers,
         make_sampler=FakeSampler,
-        make_drafter=FakeDrafter,
+        sources=(Lookup(FakeDrafter),),
         describe=describe,
     )
 

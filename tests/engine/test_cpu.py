@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from swiftsure import kernels
 from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.cpu import CPUBackend
-from swiftsure.engine.reference import ReferenceModel
+from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
 from swiftsure.errors import UnsupportedModelError, UsageError
 from swiftsure.kernels import reference
 from swiftsure.models.tensors import TensorInfo
@@ -166,3 +166,21 @@ def test_a_head_dim_of_no_whole_vector_is_refused() -> None:
 def test_impossible_settings_are_usage_errors(setting: str) -> None:
     with pytest.raises(UsageError, match=f"{setting} must be at least 1, got 0"):
         backend(TinySpec(), **{setting: 0})
+
+
+def test_hidden_rows_are_those_that_the_logits_came_from() -> None:
+    spec = TinySpec(type="Q4_1")
+    target = backend(spec)
+    twin = ReferenceBackend(TinyModel(spec).schedule, TinyModel(spec).source(), kv_blocks=24)
+    zero = np.zeros(12, np.int32)
+    batch = RowBatch(
+        tokens=TOKENS[:12],
+        positions=np.arange(12, dtype=np.int32),
+        sequences=zero,
+        block_tables=np.arange(24, dtype=np.int32)[None],
+        logit_rows=np.array([3, 4, 11], np.int32),
+    )
+    for one in (target, twin):
+        one.run(batch)
+    assert target.hidden().shape == (3, TinySpec().hidden)
+    assert reference.relative_l2(target.hidden(), twin.hidden().astype(np.float64)) < TOLERANCE

@@ -9,13 +9,18 @@ from swiftsure.engine.speculation import Acceptance, DraftPolicy, Offer, StepCos
 FREE = {1: 1.0, 16: 1.0}
 LINEAR = {1: 1.0, 2: 2.0, 16: 16.0}
 USUAL = {1: 1.0, 2: 1.1, 4: 1.5, 8: 2.0, 16: 3.0}
+STATED = 0.6
 
 
-def taught(rate: float, *, match_length: int = 4, drafts: int = 60, drafted: int = 8) -> Acceptance:
+def taught(rate: float, *, drafts: int = 60, drafted: int = 8) -> Acceptance:
     acceptance = Acceptance()
     for _ in range(drafts):
-        acceptance.record(match_length, drafted, round(rate * drafted))
+        acceptance.record([STATED] * drafted, round(rate * drafted))
     return acceptance
+
+
+def offer(acceptance: Acceptance, length: int) -> Offer:
+    return Offer([acceptance.chance(STATED)] * length)
 
 
 def choose(cost: dict[int, float], *offers: Offer, base_rows: int | None = None, max_rows: int = 32) -> list[int]:
@@ -23,12 +28,12 @@ def choose(cost: dict[int, float], *offers: Offer, base_rows: int | None = None,
 
 
 def test_free_rows_are_all_used_and_rows_at_full_price_are_not():
-    assert choose(FREE, Offer(taught(1.0), 4, 15)) == [15]
-    assert choose(LINEAR, Offer(taught(1.0), 4, 15)) == [0], "a token for the price of a token gains nothing"
+    assert choose(FREE, offer(taught(1.0), 15)) == [15]
+    assert choose(LINEAR, offer(taught(1.0), 15)) == [0], "a token for the price of a token gains nothing"
 
 
 def test_better_acceptance_means_longer_drafts_down_to_none():
-    lengths = [choose(USUAL, Offer(taught(rate), 4, 15))[0] for rate in (0.0, 0.25, 0.5, 1.0)]
+    lengths = [choose(USUAL, offer(taught(rate), 15))[0] for rate in (0.0, 0.25, 0.5, 1.0)]
     assert lengths == sorted(lengths)
     assert lengths[0] == 0
     assert lengths[-1] >= 12
@@ -38,59 +43,60 @@ def test_chosen_length_has_the_best_expected_tokens_per_time():
     """Against the plain formula over all lengths."""
     policy = DraftPolicy(StepCost(USUAL))
     for rate in (0.1, 0.3, 0.5, 0.8):
-        acceptance = taught(rate, drafts=10)
+        chances = [taught(rate, drafts=10).chance(stated) for stated in (0.5, *(0.6,) * 5, *(0.8,) * 6)]
 
-        def gain(length: int, acceptance: Acceptance = acceptance) -> float:
+        def gain(length: int, chances: list[float] = chances) -> float:
             reach, tokens = 1.0, 1.0
             for j in range(length):
-                reach *= acceptance.chance(3 + j)
+                reach *= chances[j]
                 tokens += reach
             return tokens / policy.cost.relative(1 + length)
 
-        (chosen,) = policy.choose([Offer(acceptance, 3, 12)], base_rows=1, max_rows=32)
+        (chosen,) = policy.choose([Offer(chances)], base_rows=1, max_rows=32)
         assert gain(chosen) == pytest.approx(max(gain(length) for length in range(13)))
 
 
 def test_rows_go_to_the_likeliest_drafts_of_a_batch_within_the_limit():
-    good, bad = Offer(taught(1.0), 4, 15), Offer(taught(0.0), 4, 15)
+    good, bad = offer(taught(1.0), 15), offer(taught(0.0), 15)
     assert choose(USUAL, good, bad, max_rows=10) == [8, 0]
 
 
 def test_crowded_pass_leaves_drafts_out():
     """Speculation slower than none at high load is the trap: with many rows each further one costs its full price."""
     dear = {1: 1.0, 8: 1.2, 16: 9.2, 32: 25.2}
-    offers = [Offer(taught(0.5), 4, 8)] * 8
+    offers = [offer(taught(0.5), 8)] * 8
     assert choose(dear, offers[0]) != [0]
     assert choose(dear, *offers) == [0] * 8
 
 
 def test_chances_fade_so_that_a_change_of_text_is_noticed():
-    acceptance = taught(1.0, drafts=200)
+    acceptance = taught(1.0, drafts=200, drafted=1)
     for _ in range(60):
-        acceptance.record(4, 8, 0)
-    assert acceptance.chance(4) < 0.35
+        acceptance.record([STATED], 0)
+    assert acceptance.chance(STATED) < 0.35
 
 
 def test_declined_drafts_are_tried_again_after_a_while():
     acceptance = taught(0.0)
-    low = acceptance.chance(4)
+    low = acceptance.chance(STATED)
     for _ in range(500):
-        acceptance.forget(4)
-    assert acceptance.chance(4) > 2 * low
+        acceptance.forget(STATED)
+    assert acceptance.chance(STATED) > 2 * low
 
 
 def test_new_request_starts_from_what_all_requests_taught():
     policy = DraftPolicy()
     for _ in range(50):
-        policy.record(Acceptance(policy.acceptance), 4, 8, 8)
-    assert Acceptance(policy.acceptance).chance(4) > 0.9
+        policy.record("lookup", Acceptance(policy.acceptance("lookup")), [STATED] * 8, 8)
+    assert Acceptance(policy.acceptance("lookup")).chance(STATED) > 0.9
+    assert policy.acceptance("other").chance(STATED) == STATED, "a source that was not heard yet is believed"
     policy.reset()
-    assert Acceptance(policy.acceptance).chance(4) == Acceptance().chance(4)
+    assert policy.acceptance("lookup").chance(STATED) == STATED
 
 
 def test_counts_stay_finite_over_a_long_run():
     acceptance = taught(1.0, drafts=5000)
-    assert 0.9 < acceptance.chance(4) <= 1.0
+    assert 0.9 < acceptance.chance(STATED) <= 1.0
 
 
 def test_cost_is_interpolated_between_measurements_and_never_falls():

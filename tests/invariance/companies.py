@@ -134,10 +134,10 @@ class Hall:
             end_ids=(),
             levers=company.levers,
             make_sampler=compiled.sampler_factory(inner.vocab_size, inner.isa),
-            make_drafter=compiled.make_drafter,
+            sources=(compiled.lookup(),),
             describe=compiled.describer(inner.isa),
         )
-        engine.policy = AnyLength(company.draft_seed)
+        engine.drafting.policy = AnyLength(company.draft_seed)
         arrivals = sorted(company.requests, key=lambda pair: pair[1])
         running, passes = [], 0
         while arrivals or engine.has_work:

@@ -68,5 +68,8 @@ class Backend(Protocol):
         Writes the keys and values of every row to its sequence's blocks; changes nothing else.
         """
 
+    def hidden(self) -> NDArray[np.float32]:
+        """The normed last hidden rows ``(wanted, hidden)`` that the logits of the last ``run`` come from: a view, as those are."""
+
     def close(self) -> None:
         """Frees weights, cache and threads. Safe to call twice."""

@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.delivery import Describe
-from swiftsure.engine.request import Request, TokenDrafter, TokenLogprob, TokenSampler
+from swiftsure.engine.drafting.lookup import Lookup
+from swiftsure.engine.request import Request, TokenLogprob, TokenSampler
 from swiftsure.kernels import sampling as kernel
 
 
 def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampler]:
-    """Samplers for requests of one model. Every request is choice 0 of its seed, so a batch gives what single calls give."""
+    """Samplers for requests of one model. A batch gives what single calls give: nothing depends on a request's place in it."""
 
     def make(request: Request) -> TokenSampler:
         params = request.sampling
@@ -25,7 +26,7 @@ def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampl
             top_k=params.top_k,
             min_p=params.min_p,
             seed=params.seed or 0,
-            choice=0,
+            choice=request.choice,
             repetition_penalty=params.repetition_penalty,
             presence_penalty=params.presence_penalty,
             frequency_penalty=params.frequency_penalty,
@@ -42,8 +43,9 @@ def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampl
 MIN_NGRAM, MAX_NGRAM = 1, 16
 
 
-def make_drafter() -> TokenDrafter:
-    return kernel.Drafter(max_ngram=MAX_NGRAM, min_ngram=MIN_NGRAM)
+def lookup() -> Lookup:
+    """The source of drafts that every model has."""
+    return Lookup(lambda: kernel.Drafter(max_ngram=MAX_NGRAM, min_ngram=MIN_NGRAM))
 
 
 def describer(isa: str) -> Describe:

@@ -65,6 +65,7 @@ class CPUBackend(Backend):
     ) -> None:
         require_runnable(schedule)
         self._vocab_size = schedule.vocab_size
+        self._schedule = schedule
         self._max_rows = max_rows
         self._max_logit_rows = max_logit_rows
         started = time.perf_counter()
@@ -137,6 +138,9 @@ class CPUBackend(Backend):
             return self._running().run(batch.tokens, batch.positions, batch.sequences, batch.block_tables, batch.logit_rows)
         except ValueError as error:
             raise UsageError(str(error)) from error
+
+    def hidden(self) -> NDArray[np.float32]:
+        return self._running().selected_rows(self._schedule.head_input)
 
     def close(self) -> None:
         self._program = None  # and with it the cache, the weights and the threads

@@ -9,10 +9,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftsure.engine.evidence import Evidence
+from swiftsure.engine.drafting.planner import DraftPlanner
 from swiftsure.engine.request import FinishReason, Sequence, TokenLogprob
 from swiftsure.engine.scheduler import Work
-from swiftsure.engine.speculation import DraftPolicy
 
 Describe: TypeAlias = Callable[[NDArray[np.float32], int, int], TokenLogprob]
 """``(logits row, token id, how many alternatives)``."""
@@ -21,22 +20,22 @@ Describe: TypeAlias = Callable[[NDArray[np.float32], int, int], TokenLogprob]
 class Delivery:
     """Samples, verifies drafts and hands over tokens one by one, whatever the pass that brought them."""
 
-    def __init__(self, policy: DraftPolicy, evidence: Evidence, end_ids: frozenset[int], describe: Describe) -> None:
-        self._policy = policy
-        self._evidence = evidence
+    def __init__(self, planner: DraftPlanner, end_ids: frozenset[int], describe: Describe) -> None:
+        self._planner = planner
         self._end_ids = end_ids
         self._describe = describe
 
-    def deliver(self, seq: Sequence, work: Work, logits: NDArray[np.float32]) -> FinishReason | None:
-        """Takes the request's logits ``(1 + draft, vocab)`` of this pass. Returns the reason if the request is finished by it.
+    def deliver(
+        self, seq: Sequence, work: Work, logits: NDArray[np.float32], hidden: NDArray[np.float32] | None = None
+    ) -> FinishReason | None:
+        """Takes the request's logits ``(1 + draft, vocab)`` of this pass, and the hidden rows behind them where a source of drafts wants
+        them. Returns the reason if the request is finished by it.
 
         An error that this request's own sampler or callback raises ends this request only; it is kept in ``seq.error``.
         """
         try:
             tokens = seq.sampler.accept(logits, seq.ids[seq.length : seq.length + work.draft])
-            if seq.drafter is not None:
-                self._learn(seq, work.draft, len(tokens) - 1)
-                seq.drafter.extend(tokens)
+            self._planner.learn(seq, work.draft, tokens, None if hidden is None else hidden[: len(tokens)])
             return self._emit(seq, tokens, logits)
         except StopIteration as error:  # as it is, it would look like the end of a stream
             seq.error = RuntimeError("on_logits raised StopIteration")
@@ -82,18 +81,3 @@ class Delivery:
             if seq.cancel_requested:  # the callback had enough: no token more, even where a draft brought several
                 return "cancelled"
         return None
-
-    def _learn(self, seq: Sequence, drafted: int, accepted: int) -> None:
-        counts = self._evidence.speculation
-        if seq.draft is None:
-            return
-        declined = int(seq.draft_declined and not drafted)
-        counts.occasions += 1
-        counts.declined += declined
-        counts.drafted += drafted
-        counts.accepted += accepted
-        seq.count("speculation", occasions=1, declined=declined, drafted=drafted, accepted=accepted)
-        if drafted:
-            self._policy.record(seq.acceptance, seq.match_length, drafted, accepted)
-        elif declined:
-            self._policy.decline(seq.acceptance, seq.match_length)

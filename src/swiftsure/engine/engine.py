@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection
+from collections.abc import Sequence as SequenceOf
 from time import perf_counter
 
 import numpy as np
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from swiftsure.engine.backend import Backend
 from swiftsure.engine.delivery import Delivery, Describe
+from swiftsure.engine.drafting.planner import DraftPlanner
+from swiftsure.engine.drafting.source import DraftSource
 from swiftsure.engine.evidence import Evidence, count_pass
 from swiftsure.engine.kv_blocks import BlockManager, BlockTable, PrefixMatch
-from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenDrafter, TokenSampler
+from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenSampler
 from swiftsure.engine.runner import Runner
 from swiftsure.engine.scheduler import Candidate, Limits, Step, Work, next_step
-from swiftsure.engine.speculation import MAX_DRAFT, Acceptance, DraftPolicy, Offer, StepCost
+from swiftsure.engine.speculation import StepCost
 from swiftsure.engine.text import TextAssembler, TokenBytes
 from swiftsure.errors import CapacityError, UsageError
 
@@ -42,7 +45,7 @@ class Engine:
         end_ids: Collection[int],
         levers: Collection[str],
         make_sampler: Callable[[Request], TokenSampler],
-        make_drafter: Callable[[], TokenDrafter],
+        sources: SequenceOf[DraftSource],
         describe: Describe,
     ) -> None:
         self.backend = backend
@@ -51,11 +54,10 @@ class Engine:
         self.evidence = Evidence()
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []  # in order of arrival
-        self.policy = DraftPolicy()
+        self.drafting = DraftPlanner(sources if "speculation" in self.levers else (), self.evidence.speculation)
         self._tokenizer = tokenizer
         self._make_sampler = make_sampler
-        self._make_drafter = make_drafter if "speculation" in self.levers else None
-        self._delivery = Delivery(self.policy, self.evidence, frozenset(end_ids), describe)
+        self._delivery = Delivery(self.drafting, frozenset(end_ids), describe)
         most = min(MAX_RUNNING, backend.max_rows, backend.max_logit_rows) if "batching" in self.levers else 1
         self._limits = Limits(
             max_rows=backend.max_rows,
@@ -85,9 +87,6 @@ class Engine:
         prompt = request.prompt_ids
         ids = np.zeros(min(len(prompt) + request.sampling.max_tokens, self.context), np.int32)
         ids[: len(prompt)] = prompt
-        drafter = self._make_drafter() if self._make_drafter is not None else None
-        if drafter is not None:
-            drafter.extend(prompt)
         seq = Sequence(
             key=self._next_key,
             request=request,
@@ -95,9 +94,8 @@ class Engine:
             length=len(prompt),
             sampler=self._make_sampler(request),
             assembler=TextAssembler(self._tokenizer, request.sampling.stop),
-            drafter=drafter,
-            acceptance=Acceptance(self.policy.acceptance),
         )
+        self.drafting.open(seq)
         self._next_key += 1
         self._unfinished[seq.key] = seq
         self.waiting.append(seq)
@@ -171,14 +169,15 @@ class Engine:
         most = min(self._limits.max_rows, self._limits.max_logit_rows, self.context)
         seconds = self._runner.measure([rows for rows in _CALIBRATION_ROWS if rows <= most])
         if len(seconds) > 1:
-            self.policy.cost = StepCost(seconds)
+            self.drafting.policy.cost = StepCost(seconds)
+        self.drafting.calibrate()
         return seconds
 
     def clear_caches(self) -> None:
         """Forgets prefixes and what earlier requests taught about drafts. Requests in flight keep their blocks."""
         self._blocks.clear()
         self._seen_first_blocks.clear()
-        self.policy.reset()
+        self.drafting.clear()
 
     # --- deciding ---------------------------------------------------------------------------------------------------------
 
@@ -207,30 +206,8 @@ class Engine:
         return next_step(waiting, running, free_blocks=blocks.free_blocks, limits=self._limits), matches
 
     def _plan_drafts(self) -> None:
-        """Asks the drafters and chooses how much of their offers the next pass should verify."""
-        if self._make_drafter is None:
-            return
         decoding = [seq for seq in self.running if seq.length - seq.computed == 1]
-        offering: list[Sequence] = []
-        offers: list[Offer] = []
-        for seq in decoding:
-            seq.draft_length = 0
-            seq.draft = None
-            room = min(MAX_DRAFT, len(seq.ids) - seq.length - 1, self._limits.max_logit_rows - 1)
-            if room <= 0 or seq.drafter is None:
-                continue
-            draft = seq.drafter.draft(room)
-            if len(draft):
-                seq.draft = draft
-                seq.match_length = seq.drafter.match_length
-                offering.append(seq)
-                offers.append(Offer(seq.acceptance, seq.match_length, len(draft)))
-        if offers:
-            most = min(self._limits.max_rows, self._limits.max_logit_rows)
-            lengths = self.policy.choose(offers, base_rows=len(decoding), max_rows=most)
-            for seq, length in zip(offering, lengths, strict=True):
-                seq.draft_length = length
-                seq.draft_declined = length == 0
+        self.drafting.plan(decoding, most_rows=min(self._limits.max_rows, self._limits.max_logit_rows))
 
     # --- carrying out -----------------------------------------------------------------------------------------------------
 
@@ -252,7 +229,7 @@ class Engine:
                 self._blocks.allocate(seq.table, w.new_blocks)
                 self._runner.extend_table(seq, held)
             if w.draft and seq.draft is not None:
-                seq.ids[seq.length : seq.length + w.draft] = seq.draft[: w.draft]
+                seq.ids[seq.length : seq.length + w.draft] = seq.draft.tokens[: w.draft]
             elif seq.draft_length and tight:
                 seq.draft_declined = True  # no block was left for it
             work.append((w, seq))
@@ -281,13 +258,14 @@ class Engine:
         self._in_pass = tuple(seq for _, seq in work)
         logits, seconds = self._runner.run(work)
         if all(w.sample and w.rows == 1 for w, _ in work):
-            self.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
-        for (w, seq), rows in zip(work, logits, strict=True):
+            self.drafting.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
+        hidden = self._runner.hidden(work) if self.drafting.wants_hidden else [None] * len(work)
+        for (w, seq), rows, behind in zip(work, logits, hidden, strict=True):
             if rows is None:
                 seq.computed = w.start + w.rows
                 reason = None
             else:
-                reason = self._delivery.deliver(seq, w, rows)
+                reason = self._delivery.deliver(seq, w, rows, behind)
             self._blocks.enter(seq.table, seq.ids, seq.computed)
             if w.start < self._blocks.block_size <= seq.computed:
                 self._remember_first_block(seq)
@@ -303,7 +281,11 @@ class Engine:
         elif seq in self.waiting:
             self.waiting.remove(seq)
         seq.state = State.FINISHED
-        self._unfinished.pop(seq.key, None)
+        self._forget(seq)
+
+    def _forget(self, seq: Sequence) -> None:
+        if self._unfinished.pop(seq.key, None) is not None:
+            self.drafting.close(seq)
 
     def _release(self, seq: Sequence) -> None:
         self._blocks.free(seq.table)
@@ -329,7 +311,7 @@ class Engine:
                 seq.finish_reason = seq.finish_reason or "cancelled"
                 seq.finished_s = seq.finished_s or perf_counter()
                 seq.state = State.FINISHED
-                del self._unfinished[key]
+                self._forget(seq)
             else:
                 seq.restart()
                 self.waiting.append(seq)

@@ -11,10 +11,20 @@ from swiftsure.engine.scheduler import Step
 
 @dataclass(slots=True)
 class SpeculationEvidence:
-    occasions: int = 0  # decode passes of a sequence in which the drafter had a continuation
+    occasions: int = 0  # decode passes of a sequence in which a source had a continuation
     declined: int = 0  # of those, where verifying none was the best choice by measured cost and acceptance, or no row was left
     drafted: int = 0  # draft rows that passes ran
     accepted: int = 0  # draft tokens that were the sampled ones
+    by_source: dict[str, int] = field(default_factory=dict)  # the last two, by source: "lookup_drafted", "lookup_accepted", ...
+
+    def count(self, source: str, *, declined: int, drafted: int, accepted: int) -> None:
+        """One occasion: the source's draft was declined, or so many of its tokens were verified and right."""
+        self.occasions += 1
+        self.declined += declined
+        self.drafted += drafted
+        self.accepted += accepted
+        for name, amount in ((f"{source}_drafted", drafted), (f"{source}_accepted", accepted)):
+            self.by_source[name] = self.by_source.get(name, 0) + amount
 
 
 @dataclass(slots=True)
@@ -64,7 +74,8 @@ class Evidence:
     def of(self, lever: str) -> dict[str, int]:
         """The counters of one lever, occasions first."""
         counts: dict[str, Any] = asdict(getattr(self, lever))
-        return counts
+        by_source: dict[str, int] = counts.pop("by_source", {})
+        return counts | by_source
 
 
 def count_pass(evidence: Evidence, step: Step, *, requests: int, decoding: bool, full: bool, levers: Collection[str]) -> None:

@@ -228,7 +228,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
         end_ids=tokenizer.eos_ids,
         levers=plan.levers,
         make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
-        make_drafter=compiled.make_drafter,
+        sources=(compiled.lookup(),),
         describe=compiled.describer(backend.isa),
     )
     if "speculation" in plan.levers:

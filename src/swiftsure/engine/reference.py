@@ -76,6 +76,11 @@ class _Pass:
             _RUNNERS[type(op)](self, op)
         return self._buffers[self._schedule.logits_buffer]
 
+    @property
+    def hidden(self) -> Float64:
+        """What the logits were computed from."""
+        return self._buffers[self._schedule.head_input]
+
     def _heads(self, buffer: str, offset: int, heads: int, head_dim: int) -> Float64:
         columns = self._buffers[buffer][:, offset : offset + heads * head_dim]
         return columns.reshape(-1, heads, head_dim)
@@ -216,6 +221,7 @@ class ReferenceBackend:
         self.kv_block_size = kv_block_size
         self.kv_blocks = kv_blocks
         self._logits = np.zeros((max_logit_rows, schedule.vocab_size), dtype=np.float32)
+        self._hidden = np.zeros((0, 0), dtype=np.float32)
 
     @property
     def weight_bytes(self) -> int:
@@ -230,15 +236,22 @@ class ReferenceBackend:
         """Runs one step; see :class:`swiftsure.engine.backend.Backend`."""
         self._check(batch)
         wanted = {int(row): index for index, row in enumerate(batch.logit_rows)}
+        hidden: list[Float64] = []
         tables = batch.block_tables.astype(np.int64)
         for row, (token, position, sequence) in enumerate(zip(batch.tokens, batch.positions, batch.sequences, strict=True)):
             kv = _BlockedSequence(self._cache, tables[sequence])
             selected = np.zeros(1 if row in wanted else 0, dtype=np.int64)
             tokens, positions = np.array([token], dtype=np.int64), np.array([position], dtype=np.int64)
-            logits = _Pass(self._schedule, self._weights, kv, tokens, positions, selected).run()
+            one = _Pass(self._schedule, self._weights, kv, tokens, positions, selected)
+            logits = one.run()
             if row in wanted:
                 self._logits[wanted[row]] = logits[0]
+                hidden.append(one.hidden[0])
+        self._hidden = np.array(hidden, dtype=np.float32)
         return self._logits[: len(wanted)]
+
+    def hidden(self) -> NDArray[np.float32]:
+        return self._hidden
 
     def _check(self, batch: RowBatch) -> None:
         rows, wanted = len(batch.tokens), len(batch.logit_rows)

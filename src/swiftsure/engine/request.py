@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.engine.drafting.source import Draft
 from swiftsure.engine.kv_blocks import BlockTable
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.speculation import Acceptance
@@ -29,23 +30,13 @@ class TokenSampler(Protocol):
     def accept(self, logits: NDArray[np.float32], draft: NDArray[np.int32], /) -> NDArray[np.int32]: ...
 
 
-class TokenDrafter(Protocol):
-    """What the engine needs of ``kernels.Drafter``."""
-
-    @property
-    def match_length(self) -> int: ...
-
-    def extend(self, ids: NDArray[np.int32], /) -> None: ...
-
-    def draft(self, max_tokens: int, /) -> NDArray[np.int32]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One prompt with its sampling values, checked against model and context already."""
 
     prompt_ids: NDArray[np.int32]  # (prompt tokens,), at least one
     sampling: SamplingParams
+    choice: int = 0  # keys the noise of sampling beside the seed, so that one prompt can have several answers
     on_logits: LogitsCallback | None = None
     arrived_s: float = 0.0  # perf_counter when the caller asked
     tokenize_s: float = 0.0
@@ -124,16 +115,15 @@ class Sequence:
     length: int  # tokens known
     sampler: TokenSampler
     assembler: TextAssembler
-    drafter: TokenDrafter | None
     state: State = State.WAITING
     computed: int = 0  # leading tokens whose keys and values are in the cache
     slot: int = -1  # row of the runner's block table; only while running
     table: BlockTable = field(default_factory=BlockTable)
-    draft: NDArray[np.int32] | None = None  # continuation that the drafter offers for the next pass
+    draft: Draft | None = None  # continuation that a source offers for the next pass
+    draft_source: str = ""
     draft_length: int = 0  # how much of it the next pass verifies
     draft_declined: bool = False  # verifying none of it was chosen
-    match_length: int = 0
-    acceptance: Acceptance = field(default_factory=Acceptance)
+    acceptance: dict[str, Acceptance] = field(default_factory=dict)  # by source of drafts
     cancel_requested: bool = False
     finish_reason: FinishReason | None = None
     error: Exception | None = None

@@ -62,15 +62,11 @@ class Runner:
                 wanted += 1 + w.draft
             row = end
         logits, seconds = self._pass(row, wanted, slots)
-        out: list[NDArray[np.float32] | None] = []
-        at = 0
-        for w, _ in work:
-            if w.sample:
-                out.append(logits[at : at + 1 + w.draft])
-                at += 1 + w.draft
-            else:
-                out.append(None)
-        return out, seconds
+        return _share(logits, work), seconds
+
+    def hidden(self, work: SequenceOf[tuple[Work, Sequence]]) -> list[NDArray[np.float32] | None]:
+        """The hidden rows ``(1 + draft, hidden)`` behind the logits of the pass that ``run`` just did for this work."""
+        return _share(self.backend.hidden(), work)
 
     def score(self, ids: NDArray[np.int32], blocks: SequenceOf[int]) -> NDArray[np.float32]:
         """Logits of every position, ``(n, vocab)``, through the given blocks: nothing is taken from a cache."""
@@ -116,3 +112,16 @@ class Runner:
         start = perf_counter()
         logits = self.backend.run(batch)
         return logits, perf_counter() - start
+
+
+def _share(rows: NDArray[np.float32], work: SequenceOf[tuple[Work, Sequence]]) -> list[NDArray[np.float32] | None]:
+    """The rows of each piece of work whose logits were wanted."""
+    out: list[NDArray[np.float32] | None] = []
+    at = 0
+    for w, _ in work:
+        if w.sample:
+            out.append(rows[at : at + 1 + w.draft])
+            at += 1 + w.draft
+        else:
+            out.append(None)
+    return out

@@ -7,17 +7,19 @@ With ``p_j`` the chance that draft token j is right given that all before it wer
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 
 MAX_DRAFT = 15
 
-# Match lengths are counted in these classes. The prior chances are a first guess that a few drafts' outcomes outweigh.
-_CLASS_STARTS = (1, 2, 3, 4, 6, 8, 12, 16)
-_PRIOR_CHANCE = (0.20, 0.35, 0.50, 0.60, 0.70, 0.80, 0.88, 0.93)
-_CLASS_OF = [max(0, sum(start <= length for start in _CLASS_STARTS) - 1) for length in range(_CLASS_STARTS[-1] + 1)]
+# A source states a chance for each token; outcomes are counted by classes of it, finer towards certainty.
+_CLASS_EDGES = (0.03, 0.06, 0.10, 0.16, 0.24, 0.33, 0.43, 0.53, 0.63, 0.72, 0.80, 0.86, 0.91, 0.95, 0.98)
+_CLASSES = len(_CLASS_EDGES) + 1
 _PRIOR_WEIGHT = 4.0  # drafts
+_PRIOR_DEPTH_CHANCE = 0.6  # of a token that is not drafted yet, before any was
 _GROWTH = 1.0 / 0.97  # a new draft counts this much more than the one before it: the same as letting old ones fade
 _DECLINED_DECAY = 0.99  # forgetting while nothing is tried, so that a bad spell does not end speculation for good
 _UNLIKELY = 0.02  # a draft token that is reached less often is not worth a row
@@ -27,45 +29,54 @@ PRIOR_SHAPE: Mapping[int, float] = {1: 1.0, 2: 1.3, 4: 1.9, 8: 3.1, 16: 5.5, 32:
 
 
 class Acceptance:
-    """Fading counts of draft tokens right and tried, by length of the match that they continue."""
+    """Fading counts of one source's draft tokens, right and tried: by the chance it stated, and by depth in the draft."""
 
-    __slots__ = ("_parent", "_right", "_tried", "_weight")
+    __slots__ = ("_depth_right", "_depth_tried", "_parent", "_right", "_tried", "_weight")
 
     def __init__(self, parent: Acceptance | None = None) -> None:
         """``parent`` (all requests together) takes the place of the prior."""
         self._parent = parent
-        self._right = [0.0] * len(_CLASS_STARTS)
-        self._tried = [0.0] * len(_CLASS_STARTS)
         self._weight = 1.0  # of the next draft
+        self._right = [0.0] * _CLASSES
+        self._tried = [0.0] * _CLASSES
+        self._depth_right = [0.0] * MAX_DRAFT
+        self._depth_tried = [0.0] * MAX_DRAFT
 
-    def chance(self, match_length: int) -> float:
-        """Probability that the token after a match this long is the sampled one."""
-        return self._class_chance(_CLASS_OF[min(match_length, _CLASS_STARTS[-1])])
-
-    def _class_chance(self, at: int) -> float:
-        prior = _PRIOR_CHANCE[at] if self._parent is None else self._parent._class_chance(at)
+    def chance(self, stated: float) -> float:
+        """Probability that a token of which its source says so is the sampled one, given that all before it were."""
+        at = bisect_right(_CLASS_EDGES, stated)
+        prior = stated if self._parent is None else self._parent.chance(stated)
         prior_weight = _PRIOR_WEIGHT * self._weight
         return (self._right[at] + prior_weight * prior) / (self._tried[at] + prior_weight)
 
-    def record(self, match_length: int, drafted: int, accepted: int) -> None:
-        """A draft of ``drafted`` tokens was verified; its first ``accepted`` were right. Later ones count only if all before were."""
+    def chance_at(self, depth: int) -> float:
+        """The same of a token that is not drafted yet, from 0 on."""
+        prior = _PRIOR_DEPTH_CHANCE if self._parent is None else self._parent.chance_at(depth)
+        prior_weight = _PRIOR_WEIGHT * self._weight
+        return (self._depth_right[depth] + prior_weight * prior) / (self._depth_tried[depth] + prior_weight)
+
+    def record(self, stated: Sequence[float], accepted: int) -> None:
+        """A draft of tokens with ``stated`` chances was verified; its first ``accepted`` were right. Later ones count only if all before
+        were."""
         weight = self._weight
-        for j in range(min(accepted + 1, drafted)):
-            at = _CLASS_OF[min(match_length + j, _CLASS_STARTS[-1])]
+        for j in range(min(accepted + 1, len(stated))):
+            at = bisect_right(_CLASS_EDGES, stated[j])
             self._tried[at] += weight
+            self._depth_tried[j] += weight
             if j < accepted:
                 self._right[at] += weight
+                self._depth_right[j] += weight
         self._weight = weight * _GROWTH
         if self._weight > 1e6:
-            self._right = [count / self._weight for count in self._right]
-            self._tried = [count / self._weight for count in self._tried]
+            for counts in (self._right, self._tried, self._depth_right, self._depth_tried):
+                counts[:] = [count / self._weight for count in counts]
             self._weight = 1.0
 
-    def forget(self, match_length: int) -> None:
+    def forget(self, stated: float) -> None:
         """An offered draft was declined."""
-        at = _CLASS_OF[min(match_length, _CLASS_STARTS[-1])]
-        self._right[at] *= _DECLINED_DECAY
-        self._tried[at] *= _DECLINED_DECAY
+        at = bisect_right(_CLASS_EDGES, stated)
+        for counts, i in ((self._right, at), (self._tried, at), (self._depth_right, 0), (self._depth_tried, 0)):
+            counts[i] *= _DECLINED_DECAY
 
 
 class StepCost:
@@ -109,23 +120,95 @@ class StepCost:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one decoding sequence could verify in the next pass."""
+    """What one decoding sequence could verify in the next pass: the measured chance of each draft token, given those before it."""
 
-    acceptance: Acceptance
-    match_length: int
-    available: int  # draft tokens offered, at least 1
+    chances: Sequence[float]
+
+    @property
+    def available(self) -> int:
+        return len(self.chances)
+
+
+@dataclass(slots=True)
+class _SourceTime:
+    """Seconds of one more draft token, the first of a draft (with the catching up it takes) and later ones."""
+
+    first_s: float
+    later_s: float
 
 
 class DraftPolicy:
-    """Chooses draft lengths and learns from what came of them."""
+    """Chooses draft lengths and learns from what came of them. Costs are counted in passes of one row."""
 
     def __init__(self, cost: StepCost | None = None) -> None:
         self.cost = cost or StepCost()
-        self.acceptance = Acceptance()
+        self._acceptance: dict[str, Acceptance] = {}
+        self._times: dict[str, _SourceTime] = {}
+
+    def acceptance(self, source: str) -> Acceptance:
+        """Of a source, all requests together."""
+        return self._acceptance.setdefault(source, Acceptance())
 
     def reset(self) -> None:
         """Forgets what earlier requests taught about acceptance."""
-        self.acceptance = Acceptance()
+        self._acceptance = {}
+
+    # --- what drafting costs ----------------------------------------------------------------------------------------------
+
+    def time_source(self, source: str, seconds: float) -> None:
+        """A token of a stepwise source took ``seconds``, tried out."""
+        self._times[source] = _SourceTime(seconds, seconds)
+
+    def time_step(self, source: str, seconds: float, *, first: bool, sequences: int) -> None:
+        """A step of drafting took ``seconds`` for so many sequences. An outlier moves little."""
+        share = seconds / sequences
+        times = self._times.setdefault(source, _SourceTime(share, share))
+        old = times.first_s if first else times.later_s
+        new = old + 0.1 * (min(max(share, 0.5 * old), 2.0 * old) - old)
+        if first:
+            times.first_s = new
+        else:
+            times.later_s = new
+
+    def step_cost(self, source: str, *, first: bool) -> float:
+        """One more draft token, over a pass of one row; nothing before either was measured."""
+        times, one_row_s = self._times.get(source), self.cost.one_row_s
+        if times is None or one_row_s is None:
+            return 0.0
+        return (times.first_s if first else times.later_s) / one_row_s
+
+    # --- before a draft is made -------------------------------------------------------------------------------------------
+
+    def expected(self, acceptance: Acceptance, length: int) -> list[float]:
+        """Chances of a draft that does not exist yet."""
+        return [acceptance.chance_at(depth) for depth in range(length)]
+
+    def worth(self, chances: Sequence[float], base_rows: int) -> float:
+        """Tokens gained by the best length of a draft, less what its rows cost, in a pass that runs ``base_rows`` rows anyway."""
+        return self._worth(chances, base_rows, 0.0, 0.0)
+
+    def worth_by_steps(self, source: str, chances: Sequence[float], base_rows: int) -> float:
+        """The same where each token must first be drafted."""
+        return self._worth(chances, base_rows, self.step_cost(source, first=True), self.step_cost(source, first=False))
+
+    def one_more(self, source: str, acceptance: Acceptance, chances: Sequence[float], base_rows: int) -> bool:
+        """Whether a draft with these chances should be a token longer."""
+        relative, rows = self.cost.relative, base_rows + len(chances)
+        price = relative(rows + 1) - relative(rows) + self.step_cost(source, first=False)
+        return prod(chances) * acceptance.chance_at(len(chances)) > price * base_rows / relative(base_rows)
+
+    def _worth(self, chances: Sequence[float], base_rows: int, first: float, later: float) -> float:
+        relative = self.cost.relative
+        base = relative(base_rows)
+        best, reach, tokens, drafting = 0.0, 1.0, 0.0, first
+        for j, chance in enumerate(chances):
+            reach *= chance
+            tokens += reach
+            best = max(best, tokens - (relative(base_rows + j + 1) - base + drafting) * base_rows / base)
+            drafting += later
+        return best
+
+    # --- once it is made --------------------------------------------------------------------------------------------------
 
     def choose(self, offers: Sequence[Offer], *, base_rows: int, max_rows: int) -> list[int]:
         """Draft length for every offer, in a pass that runs ``base_rows`` rows anyway and at most ``max_rows``.
@@ -135,7 +218,7 @@ class DraftPolicy:
         relative = self.cost.relative
         lengths = [0] * len(offers)
         best, best_lengths = base_rows / relative(base_rows), lengths.copy()
-        reach = [offer.acceptance.chance(offer.match_length) for offer in offers]
+        reach = [offer.chances[0] for offer in offers]
         tokens = float(base_rows)
         for rows in range(base_rows + 1, max_rows + 1):
             i = reach.index(max(reach))
@@ -143,22 +226,21 @@ class DraftPolicy:
                 break
             tokens += reach[i]
             lengths[i] += 1
-            offer = offers[i]
-            more = lengths[i] < offer.available
-            reach[i] *= offer.acceptance.chance(offer.match_length + lengths[i]) if more else 0.0
+            chances = offers[i].chances
+            reach[i] *= chances[lengths[i]] if lengths[i] < len(chances) else 0.0
             rate = tokens / relative(rows)
             if rate > best:
                 best, best_lengths = rate, lengths.copy()
         return best_lengths
 
-    def record(self, acceptance: Acceptance, match_length: int, drafted: int, accepted: int) -> None:
+    def record(self, source: str, acceptance: Acceptance, stated: Sequence[float], accepted: int) -> None:
         """What became of a draft, for the request and for all."""
-        acceptance.record(match_length, drafted, accepted)
-        self.acceptance.record(match_length, drafted, accepted)
+        acceptance.record(stated, accepted)
+        self.acceptance(source).record(stated, accepted)
 
-    def decline(self, acceptance: Acceptance, match_length: int) -> None:
-        acceptance.forget(match_length)
-        self.acceptance.forget(match_length)
+    def decline(self, source: str, acceptance: Acceptance, stated: float) -> None:
+        acceptance.forget(stated)
+        self.acceptance(source).forget(stated)
 
 
 def _interpolate(points: Mapping[int, float]) -> list[float]:

@@ -124,6 +124,11 @@ class Program:
         Runs one step; returns (wanted, logits width), a view that the next run overwrites.
         """
 
+    def selected_rows(self, buffer: str) -> NDArray[numpy.float32]:
+        """
+        What the last run left in a buffer that is written after select_rows: (wanted, width), a view that the next run overwrites.
+        """
+
     def pieces(self) -> list[tuple[int, str]]:
         """
         What is timed: (stage, name) in the order of the work, "quantize" before the matmul that asked for it and "merge" after its attention; all others in the order they were appended.

@@ -113,3 +113,10 @@ class Schedule:
     kv_heads: int
     head_dim: int
     context_length: int
+
+    @property
+    def head_input(self) -> str:
+        """The buffer that the logits are computed from: the normed last hidden rows."""
+        head = self.ops[-1]
+        assert isinstance(head, Matmul), "the last operation is the head"
+        return head.x
