@@ -11,7 +11,18 @@ from pathlib import Path
 from swiftsure.cli import main
 
 PAGE = Path(__file__).with_name("cli.md")
-COMMANDS = ([], ["run"], ["prove"], ["check"], ["models"], ["models", "list"], ["models", "pull"], ["models", "info"], ["models", "verify"])
+COMMANDS = (
+    [],
+    ["run"],
+    ["prove"],
+    ["check"],
+    ["quantize"],
+    ["models"],
+    ["models", "list"],
+    ["models", "pull"],
+    ["models", "info"],
+    ["models", "verify"],
+)
 INTRODUCTION = """# The command line
 
 Generated from the commands' own help by `python docs/generate_cli.py`; a test keeps it up to date.

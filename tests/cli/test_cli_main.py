@@ -11,7 +11,18 @@ import pytest
 from cli_runner import Run
 
 HEAVY = ("numpy", "tokenizers", "jinja2", "rich", "httpx", "huggingface_hub", "safetensors", "torch", "gguf", "swiftsure.kernels._core")
-COMMANDS = ([], ["run"], ["prove"], ["check"], ["models"], ["models", "list"], ["models", "pull"], ["models", "info"], ["models", "verify"])
+COMMANDS = (
+    [],
+    ["run"],
+    ["prove"],
+    ["check"],
+    ["quantize"],
+    ["models"],
+    ["models", "list"],
+    ["models", "pull"],
+    ["models", "info"],
+    ["models", "verify"],
+)
 ROOT = Path(__file__).parents[2]
 
 

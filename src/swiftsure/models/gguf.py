@@ -93,7 +93,9 @@ class GGUFFile:
             raise type(error)(f"{self.path}: {error}") from None
         view.release()
         self.version = header.version
+        self.alignment = header.alignment
         self.metadata = Metadata(header.metadata)
+        self._spans = header.metadata_spans
         self._tensors = header.tensors
 
     def names(self) -> Iterator[str]:
@@ -102,6 +104,11 @@ class GGUFFile:
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
 
+    def metadata_entry(self, key: str) -> bytes:
+        """Key, type and value as they stand in the file, to be copied: a parsed value no longer tells its type. KeyError without it."""
+        start, end = self._spans[key]
+        return self._open_map()[start:end]
+
     def info(self, name: str) -> TensorInfo:
         entry = self._tensors.get(name)
         if entry is None:
@@ -109,11 +116,10 @@ class GGUFFile:
         return TensorInfo(entry.name, entry.type, entry.shape, entry.nbytes)
 
     def read(self, name: str) -> NDArray[np.uint8]:
-        if self._map is None:
-            raise ModelFileError(f"{self.path}: the file is closed")
+        data = self._open_map()
         self.info(name)
         entry = self._tensors[name]
-        return np.frombuffer(self._map, np.uint8, entry.nbytes, entry.offset)
+        return np.frombuffer(data, np.uint8, entry.nbytes, entry.offset)
 
     def drop(self, name: str) -> None:
         self.info(name)
@@ -129,6 +135,11 @@ class GGUFFile:
             with contextlib.suppress(BufferError):  # an array still looks at it: the mapping goes when the last such array does
                 self._map.close()
             self._map = None
+
+    def _open_map(self) -> mmap.mmap:
+        if self._map is None:
+            raise ModelFileError(f"{self.path}: the file is closed")
+        return self._map
 
     def __enter__(self) -> Self:
         return self

@@ -139,7 +139,9 @@ class TensorEntry:
 class Header:
     version: int
     metadata: dict[str, Value]
+    metadata_spans: dict[str, tuple[int, int]]  # where each entry, its key included, begins and ends in the file
     tensors: dict[str, TensorEntry]
+    alignment: int
     data_offset: int
 
 
@@ -197,11 +199,11 @@ def parse_header(data: memoryview) -> Header:
     for what, count, smallest in (("metadata count", metadata_count, 14), ("tensor count", tensor_count, 33)):
         if count * smallest > at.end - at.pos:
             raise at.fail(f"{what} is {count}, more than a file of {at.end} bytes can hold")
-    metadata = _read_metadata(at, metadata_count)
+    metadata, spans = _read_metadata(at, metadata_count)
     alignment = _alignment(metadata)
     entries = _read_tensor_table(at, tensor_count)
     data_offset = -(-at.pos // alignment) * alignment
-    return Header(version, metadata, _place_tensors(entries, data_offset, alignment, at.end), data_offset)
+    return Header(version, metadata, spans, _place_tensors(entries, data_offset, alignment, at.end), alignment, data_offset)
 
 
 def _read_preamble(at: _Cursor) -> int:
@@ -218,16 +220,19 @@ def _read_preamble(at: _Cursor) -> int:
     return version
 
 
-def _read_metadata(at: _Cursor, count: int) -> dict[str, Value]:
+def _read_metadata(at: _Cursor, count: int) -> tuple[dict[str, Value], dict[str, tuple[int, int]]]:
     metadata: dict[str, Value] = {}
+    spans: dict[str, tuple[int, int]] = {}
     for index in range(count):
+        start = at.pos
         at.section = f"metadata entry {index + 1} of {count}"
         key = at.text("key", MAX_NAME_BYTES)
         at.section = f"metadata key '{key}'"
         if key in metadata:
             raise at.fail("the key appears twice")
         metadata[key] = _read_value(at, key, at.u32("value type"), 0)
-    return metadata
+        spans[key] = (start, at.pos)
+    return metadata, spans
 
 
 def _read_value(at: _Cursor, key: str, kind: int, depth: int) -> Value:

@@ -133,6 +133,9 @@ def requantization_plan(
     Raises UsageError when the types disagree, UnsupportedModelError for a tensor that cannot follow the plan, also for 8-bit weights that
     would be requantized while ``requantize`` is false.
     """
+    for what, asked in (("type", kind), ("head", head), ("embedding", embedding)):
+        if asked is not None and asked not in QUANTIZED_TYPES:
+            raise UsageError(f"{what} must be one of {', '.join(QUANTIZED_TYPES)}, got {asked!r}")
     names = list(source.names())
     if HEAD not in names:
         if None not in (head, embedding) and head != embedding:
