@@ -15,6 +15,7 @@ COMMANDS = (
     [],
     ["run"],
     ["prove"],
+    ["profile"],
     ["check"],
     ["quantize"],
     ["models"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swiftsure.models.costs import step_costs
+from swiftsure.models.costs import pass_costs, step_costs
 from swiftsure.models.model import decode_bytes_per_token
 from tiny_models import TinyModel, TinySpec
 
@@ -40,3 +40,30 @@ def test_only_attention_grows_with_the_context() -> None:
             assert a.kv_bytes == 10 * 2 * SPEC.kv_heads * (2 * SPEC.head_dim + 4)
         else:
             assert a == b
+
+
+def test_a_pass_of_one_row_costs_what_a_step_costs() -> None:
+    model = TinyModel(SPEC)
+    one = step_costs(model.schedule, model.source(), positions=100)
+    assert pass_costs(model.schedule, model.source(), positions=100, rows=1, wanted=1) == one
+
+
+def test_rows_share_weights_and_cache_and_each_sees_what_is_before_it() -> None:
+    model = TinyModel(SPEC)
+    one = step_costs(model.schedule, model.source(), positions=100)
+    four = pass_costs(model.schedule, model.source(), positions=100, rows=4, wanted=2)
+    for a, b in zip(one, four, strict=True):
+        if a.name == "attention":
+            assert (b.kv_bytes, b.operations) == (a.kv_bytes, a.operations // 100 * (97 + 98 + 99 + 100))
+        elif a.name in ("embed", "store_kv"):
+            assert (b.weight_bytes, b.kv_bytes) == (4 * a.weight_bytes, 4 * a.kv_bytes)
+        else:
+            assert (b.weight_bytes, b.kv_bytes) == (a.weight_bytes, a.kv_bytes)
+    assert four[-1].operations == 2 * one[-1].operations
+    assert four[1].operations == 4 * one[1].operations
+
+
+def test_a_pass_that_wants_no_logits_does_not_read_the_head() -> None:
+    model = TinyModel(SPEC)
+    head = pass_costs(model.schedule, model.source(), positions=8, rows=8, wanted=0)[-1]
+    assert (head.weight_bytes, head.operations) == (0, 0)

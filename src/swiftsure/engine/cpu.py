@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from swiftsure import kernels
 from swiftsure.engine.backend import Backend, RowBatch
+from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
 from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
 from swiftsure.models.tensors import TensorSource
@@ -141,6 +142,19 @@ class CPUBackend(Backend):
 
     def hidden(self) -> NDArray[np.float32]:
         return self._running().selected_rows(self._schedule.head_input)
+
+    def time_passes(self, on: bool) -> None:
+        """From the next pass on, times what each thread does in it, or nothing (as at first). The logits are the same."""
+        self._running().profile(on)
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """What a timed pass is made of."""
+        return pieces_of(self._schedule, self._running().pieces())
+
+    def raw_times(self) -> RawTimes:
+        """Of the last pass, which must have been timed."""
+        planned_ns, wall_ns, shares, work = self._running().times()
+        return RawTimes(planned_ns=planned_ns, wall_ns=wall_ns, shares=shares, work=work)
 
     def close(self) -> None:
         self._program = None  # and with it the cache, the weights and the threads

@@ -55,6 +55,8 @@ class Engine:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []  # in order of arrival
         self.drafting = DraftPlanner(sources if "speculation" in self.levers else (), self.evidence.speculation)
+        self.pass_s = 0.0  # spent in the back end, in all passes so far
+        self.drafting_s = 0.0  # and on guessing what comes next
         self._tokenizer = tokenizer
         self._make_sampler = make_sampler
         self._delivery = Delivery(self.drafting, frozenset(end_ids), describe)
@@ -207,7 +209,9 @@ class Engine:
 
     def _plan_drafts(self) -> None:
         decoding = [seq for seq in self.running if seq.length - seq.computed == 1]
+        started = perf_counter()
         self.drafting.plan(decoding, most_rows=min(self._limits.max_rows, self._limits.max_logit_rows))
+        self.drafting_s += perf_counter() - started
 
     # --- carrying out -----------------------------------------------------------------------------------------------------
 
@@ -257,6 +261,7 @@ class Engine:
     def _run(self, work: list[tuple[Work, Sequence]]) -> None:
         self._in_pass = tuple(seq for _, seq in work)
         logits, seconds = self._runner.run(work)
+        self.pass_s += seconds
         if all(w.sample and w.rows == 1 for w, _ in work):
             self.drafting.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
         hidden = self._runner.hidden(work) if self.drafting.wants_hidden else [None] * len(work)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swiftsure.models.model import KV_SCALE_BYTES, KV_VALUE_BYTES
 from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
@@ -25,6 +25,27 @@ class StepCost:
 def step_costs(schedule: Schedule, tensors: TensorSource, *, positions: int) -> tuple[StepCost, ...]:
     """The cost of every step when one token is decoded at the end of ``positions`` cached positions."""
     return tuple(_cost(op, schedule, tensors, positions) for op in schedule.ops)
+
+
+def pass_costs(schedule: Schedule, tensors: TensorSource, *, positions: int, rows: int, wanted: int) -> tuple[StepCost, ...]:
+    """The cost of every step of a pass of ``rows`` neighbouring rows of one sequence, the last of which sees ``positions`` positions.
+
+    Weights and cached positions are read once for all rows; ``wanted`` rows of logits are handed back. ``shape`` stays that of one row.
+    """
+    costs = []
+    for op, cost in zip(schedule.ops, step_costs(schedule, tensors, positions=positions), strict=True):
+        if isinstance(op, SelectRows):
+            rows = wanted
+        times = rows
+        if isinstance(op, Embed | StoreKV):  # a row of the table, a vector of the cache, for each row
+            cost = replace(cost, weight_bytes=cost.weight_bytes * rows, kv_bytes=cost.kv_bytes * rows)
+        elif isinstance(op, Attention):
+            cost = replace(cost, operations=cost.operations // positions)
+            times = rows * positions - rows * (rows - 1) // 2  # earlier rows see fewer positions
+        elif rows == 0:
+            cost = replace(cost, weight_bytes=0)
+        costs.append(replace(cost, operations=cost.operations * times))
+    return tuple(costs)
 
 
 def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int) -> StepCost:

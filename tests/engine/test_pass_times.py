@@ -1,0 +1,104 @@
+"""From raw times to operations: arithmetic on times that are written here, no clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from swiftsure.engine.pass_times import PassTimes, Piece, RawTimes, pass_times, pieces_of, together, typical
+from tiny_models import TinyModel, TinySpec
+
+MODEL = TinyModel(TinySpec(layers=2))
+LAYER = [
+    "matmul",
+    "rope",
+    "rope",
+    "store_kv",
+    "attention",
+    "merge",
+    "quantize",
+    "matmul",
+    "rms_norm",
+    "quantize",
+    "matmul",
+    "silu_mul",
+    "quantize",
+]
+NAMES = ["embed", *["rms_norm", "quantize", *LAYER, "matmul"] * 2, "select_rows", "rms_norm", "quantize", "matmul"]
+
+
+def piece(stage: int, name: str = "matmul", **fields: object) -> Piece:
+    return Piece(**({"stage": stage, "name": name, "op": 0, "kind": "o", "layer": 0, "whole": True} | fields))  # type: ignore[arg-type]
+
+
+def raw(planned: int, wall: int, shares: list[list[tuple[int, int, int]]], work: list[list[int]]) -> RawTimes:
+    return RawTimes(planned_ns=planned, wall_ns=wall, shares=np.array(shares, np.int64), work=np.array(work, np.int64))
+
+
+# Two threads, three stages. Thread 1 comes late to stage 0, nobody has work in stage 1, thread 0 alone works in stage 2.
+TIMES = raw(
+    10,
+    100,
+    [[(12, 40, 2), (0, 0, 0), (52, 90, 1)], [(20, 50, 1), (0, 0, 0), (0, 0, 0)]],
+    [[6, 20, 0, 38], [10, 20, 0, 0]],
+)
+PIECES = (piece(0, "rms_norm"), piece(0), piece(1, "merge"), piece(2))
+
+
+def test_work_waiting_planning_and_the_way_back_sum_to_the_pass() -> None:
+    times = pass_times(PIECES, TIMES)
+    assert times.call_s == pytest.approx((10 + 10) * 1e-9)
+    inside = (times.work_s + times.wait_s).sum(axis=0).mean()
+    assert times.call_s + (times.work_s + times.wait_s).sum() / 2 == pytest.approx(times.wall_s) == pytest.approx(100e-9)
+    assert inside > 0
+
+
+def test_a_stage_begins_where_the_one_before_it_ended_and_idle_threads_wait_for_all_of_it() -> None:
+    times = pass_times(PIECES, TIMES)
+    waits = times.wait_s * 1e9
+    assert waits[0, :2].sum() == pytest.approx(40 - 26)  # stage 0 lasts from 10 to 50
+    assert waits[1, :2].sum() == pytest.approx(40 - 30)
+    assert waits[:, 2].tolist() == [0, 0]
+    assert waits[:, 3].tolist() == pytest.approx([40 - 38, 40])  # from 50 to 90
+
+
+def test_waiting_is_shared_among_the_pieces_of_a_stage_by_their_work() -> None:
+    waits = pass_times(PIECES, TIMES).wait_s
+    assert waits[0, 1] / waits[0, 0] == pytest.approx(40 / 16)
+
+
+def test_passes_that_follow_each_other_add_up() -> None:
+    one = pass_times(PIECES, TIMES)
+    both = together([one, one])
+    assert (both.wall_s, both.call_s) == (2 * one.wall_s, 2 * one.call_s)
+    assert (both.work_s == 2 * one.work_s).all()
+
+
+def scaled(factor: float) -> PassTimes:
+    one = pass_times(PIECES, TIMES)
+    return PassTimes(wall_s=one.wall_s * factor, call_s=one.call_s * factor, work_s=one.work_s * factor, wait_s=one.wait_s * factor)
+
+
+def test_the_typical_pass_leaves_out_the_quarter_at_either_end_and_still_adds_up() -> None:
+    times = typical([scaled(1000.0), scaled(2.0), scaled(4.0), scaled(0.1)])
+    assert times.wall_s == pytest.approx(300e-9)
+    assert times.call_s + (times.work_s + times.wait_s).sum() / 2 == pytest.approx(times.wall_s)
+    assert typical([scaled(5.0)]).wall_s == pytest.approx(500e-9)
+    with pytest.raises(ValueError, match="without passes"):
+        typical([])
+
+
+def test_every_operation_of_a_schedule_has_its_piece_kind_and_layer() -> None:
+    pieces = pieces_of(MODEL.schedule, [(0, name) for name in NAMES])
+    assert [one.op for one in pieces if one.whole] == list(range(len(MODEL.schedule.ops)))
+    assert [one.kind for one in pieces if one.name == "matmul"] == ["qkv", "o", "gate_up", "down"] * 2 + ["head"]
+    assert {one.kind for one in pieces if one.name in ("quantize", "rms_norm")} == {"norms+quantize"}
+    assert [one.layer for one in pieces] == [None, *[0] * 16, *[1] * 16, *[None] * 4]
+    merges = [one for one in pieces if one.name == "merge"]
+    assert [MODEL.schedule.ops[one.op].layer for one in merges] == [0, 1]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("names", "message"), [(NAMES[:-1], "pieces for 25 of the 26"), ([*NAMES, "matmul"], "past the 26 operations")])
+def test_a_program_of_another_schedule_is_refused(names: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pieces_of(MODEL.schedule, [(0, name) for name in names])
