@@ -1,5 +1,6 @@
 #include "packed_weights.h"
 
+#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -47,6 +48,16 @@ uint8_t* WeightArena::allocate(int64_t bytes) {
     slab.used += rounded;
     used_bytes_ += static_cast<int64_t>(rounded);
     return memory;
+}
+
+void WeightArena::clear() {
+    for (const auto& [memory, bytes] : spans()) std::memset(memory, 0, bytes);
+}
+
+std::vector<std::pair<uint8_t*, size_t>> WeightArena::spans() const {
+    std::vector<std::pair<uint8_t*, size_t>> spans;
+    for (const Slab& slab : slabs_) spans.emplace_back(slab.pages.data(), slab.used);
+    return spans;
 }
 
 PackedWeights::PackedWeights(TensorType type, int64_t n, int64_t k, std::shared_ptr<WeightArena> shared) : arena(std::move(shared)) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "packed_matrix.h"
@@ -24,6 +25,10 @@ class WeightArena {
     uint8_t* allocate(int64_t bytes);
     // Bytes handed out, rounded up to cache lines.
     int64_t used_bytes() const { return used_bytes_; }
+    // Zeroes what was handed out.
+    void clear();
+    // What was handed out, slab by slab: the same calls of allocate on another arena give spans of the same sizes.
+    std::vector<std::pair<uint8_t*, size_t>> spans() const;
 
   private:
     struct Slab {

@@ -99,9 +99,6 @@ class MemoryTensors:
     def read(self, name: str) -> NDArray[np.uint8]:
         return self._tensors[name].data
 
-    def drop(self, name: str) -> None:
-        """Nothing is mapped."""
-
     def close(self) -> None:
         """Nothing is open."""
 

@@ -4,13 +4,16 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <tuple>
 
 #include "activations.h"
+#include "arena_file.h"
 #include "bindings/arrays.h"
 #include "bindings/bindings.h"
 #include "float_mode.h"
@@ -133,12 +136,36 @@ void pack_source_rows(PackedWeights& weights, int64_t first_row, int64_t rows, B
     weights.pack_rows(first_row, rows, data.data(), data.size());
 }
 
+// Calls `work` without the interpreter lock; a failure of the system is an OSError.
+template <typename Work>
+uint64_t with_files(Work work) {
+    try {
+        nb::gil_scoped_release release;
+        return work();
+    } catch (const std::system_error& error) {
+        errno = error.code().value();
+        PyErr_SetFromErrno(PyExc_OSError);
+        throw nb::python_error();
+    }
+}
+
 }  // namespace
 
 void register_matmul(nb::module_& m) {
     nb::class_<WeightArena>(m, "WeightArena", "Memory on huge pages that many packed matrices share.")
         .def(nb::init<>())
-        .def_prop_ro("used_bytes", &WeightArena::used_bytes);
+        .def_prop_ro("used_bytes", &WeightArena::used_bytes)
+        .def("clear", &WeightArena::clear, nb::call_guard<nb::gil_scoped_release>(), "Zeroes what was handed out.")
+        .def(
+            "write", [](const WeightArena& a, int fd, int64_t offset) { return with_files([&] { return write_arena(a, fd, offset); }); },
+            nb::arg("fd"), nb::arg("offset"), "Writes used_bytes bytes to a file and returns their checksum. Raises OSError.")
+        .def(
+            "read",
+            [](const WeightArena& a, int fd, int64_t offset, int threads) {
+                return with_files([&] { return read_arena(a, fd, offset, threads); });
+            },
+            nb::arg("fd"), nb::arg("offset"), nb::arg("threads"),
+            "Fills the arena from such a file and returns the checksum of what was read. Raises OSError, also where the file ends early.");
     nb::class_<PackedWeights>(m, "PackedMatrix", "Weights of shape (n, k) in the order the kernels stream them; zero until packed.")
         .def(
             "__init__",

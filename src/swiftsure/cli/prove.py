@@ -53,6 +53,7 @@ def prove(
     threads: options.ThreadsOption = None,
     context: options.ContextOption = None,
     isa: options.IsaOption = None,
+    no_cache: options.NoCacheOption = False,
 ) -> int:
     """Is it the same model, and how much faster?
 
@@ -74,6 +75,7 @@ def prove(
         isa=isa,
         context=context,
         offline=offline,
+        cache=not no_cache,
         upstream=upstream,
         arguments=tuple(sys.argv[1:]),
     )

@@ -115,6 +115,7 @@ def run(
     context: options.ContextOption = None,
     kv_memory: options.KvMemoryOption = None,
     isa: options.IsaOption = None,
+    no_cache: options.NoCacheOption = False,
 ) -> int:
     """Answer a prompt, streamed as it is generated.
 
@@ -138,6 +139,7 @@ def run(
         isa=isa,
         without=options.split_names(without),
         offline=offline,
+        cache=not no_cache,
     )
     sampling = SamplingParams(
         max_tokens=max_tokens,

@@ -28,6 +28,7 @@ class LoadRequest:
     isa: str | None
     without: tuple[str, ...]
     offline: bool
+    cache: bool
 
 
 @dataclass(slots=True)
@@ -55,6 +56,7 @@ def load(request: LoadRequest) -> LLM:
             isa=request.isa,
             without=request.without,
             offline=request.offline,
+            cache=request.cache,
             progress=progress,
         )
 
@@ -93,6 +95,8 @@ def _attempt(request: LoadRequest, work: Work, mode: str) -> int:
         note(llm.activation.active_line())
         if llm.memory.fitted:
             note(f"note: {llm.memory.reason}")
+        for text in llm.load_notes:
+            note(f"note: {text}")
         started, tally = time.perf_counter(), Tally()
         status: Status = "failed"
         try:

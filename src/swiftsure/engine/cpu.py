@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from swiftsure import kernels
 from swiftsure.engine.backend import Backend, RowBatch
+from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
 from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
@@ -38,13 +40,14 @@ class CPUBackend(Backend):
 
     Args:
         schedule: what to run.
-        tensors: the weights; read and dropped one by one, not needed afterwards.
+        tensors: the weights; read once, not needed afterwards.
         isa: a name that ``kernels.resolve_isa`` gave.
         threads: the caller's thread included.
         kv_blocks: blocks of ``kernels.KV_BLOCK_SIZE`` positions in the cache; memory is taken as blocks are first used.
         max_rows: most rows of a pass; buffers are made for as many.
         max_logit_rows: most rows whose logits a pass hands back.
         progress: called after every tensor with bytes done and bytes in all.
+        store: where packed weights are read from and kept; None: packed each time.
 
     Raises:
         UnsupportedModelError: a weight or shape that these kernels do not run, by name.
@@ -63,6 +66,7 @@ class CPUBackend(Backend):
         max_rows: int = 256,
         max_logit_rows: int = 32,
         progress: Progress | None = None,
+        store: PackedStore | None = None,
     ) -> None:
         require_runnable(schedule)
         self._vocab_size = schedule.vocab_size
@@ -78,6 +82,7 @@ class CPUBackend(Backend):
                 program.buffer(name, width)
             for op in schedule.ops:
                 _append(program, op, weights)
+            weights.fill(threads, store)
         except MemoryError as error:
             raise CapacityError(f"not enough memory for the weights and a key-value cache of {kv_blocks} blocks") from error
         except UsageError:
@@ -166,7 +171,7 @@ class CPUBackend(Backend):
 
 
 class _Weights:
-    """Packs each weight once, when the first operation asks for it, and lets go of the source's pages at once."""
+    """Hands out packed matrices, each made once, when the first operation asks for it; :meth:`fill` brings the bytes at the end."""
 
     def __init__(self, schedule: Schedule, tensors: TensorSource, progress: Progress | None) -> None:
         self._tensors = tensors
@@ -176,6 +181,7 @@ class _Weights:
         self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)})
         self._done = 0
         self._vector_bytes = 0
+        self._parts: list[tuple[kernels.PackedMatrix, int, int, str]] = []  # matrix, first row, rows, tensor
 
     @property
     def nbytes(self) -> int:
@@ -185,16 +191,38 @@ class _Weights:
         info = self._tensors.info(name)
         if info.type != "F32" or len(info.shape) != 1:
             raise UnsupportedModelError(f"tensor '{name}' must be a vector of type F32, got {info.type} of shape {info.shape}")
-        values = self._tensors.read(name).view(np.float32).copy()
+        values = self._tensors.read(name).view(np.float32)
         self._vector_bytes += values.nbytes
         self._finish(name)
         return values
+
+    def fill(self, threads: int, store: PackedStore | None) -> None:
+        """Reads the packed bytes of all matrices from ``store``, or packs them and keeps them there. Call once, after the last matrix."""
+        contents = [f"{'+'.join(names)} {matrix.type} {matrix.n} {matrix.k}" for names, matrix in self._matrices.items()]
+        if store is not None and store.read(self._arena, contents, threads=threads):
+            if self._progress is not None:
+                self._progress(self._total, self._total)
+            return
+        with ThreadPoolExecutor(threads) as pool:  # reading and packing leave the interpreter free
+            packed = [pool.submit(self._pack_part, *part) for part in self._parts]
+            try:
+                for done, (_, _, _, name) in zip(packed, self._parts, strict=True):
+                    done.result()
+                    self._finish(name)
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+        if store is not None:
+            store.keep(self._arena, contents)
+
+    def _pack_part(self, matrix: kernels.PackedMatrix, first_row: int, rows: int, name: str) -> None:
+        matrix.pack_rows(first_row, rows, self._tensors.read(name))
 
     def matrix(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
         """The rows of all ``names`` below one another in one packed matrix; their types and widths agree."""
         found = self._matrices.get(names)
         if found is None:
-            found = self._pack(names)
+            found = self._allocate(names)
             self._matrices[names] = found
         return found
 
@@ -223,7 +251,7 @@ class _Weights:
             raise UnsupportedModelError(f"tensor '{name}' must be a matrix, got shape {shape}")
         return shape[0]
 
-    def _pack(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
+    def _allocate(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
         info = self._tensors.info(names[0])
         rows = [self._rows(name) for name in names]
         k = info.shape[1]
@@ -235,13 +263,11 @@ class _Weights:
             width = self._tensors.info(name).shape[1]
             if width != k:
                 raise UnsupportedModelError(f"tensors '{names[0]}' and '{name}' multiply one input but have {k} and {width} columns")
-            matrix.pack_rows(first, count, self._tensors.read(name))
+            self._parts.append((matrix, first, count, name))
             first += count
-            self._finish(name)
         return matrix
 
     def _finish(self, name: str) -> None:
-        self._tensors.drop(name)
         self._done += self._tensors.info(name).nbytes
         if self._progress is not None:
             self._progress(self._done, self._total)

@@ -46,12 +46,14 @@ class LLM:
         levers_off: Sequence[str],
         memory: MemoryPlan,
         load_phases: Mapping[str, float],
+        load_notes: Sequence[str] = (),
     ) -> None:
         self.model = model
         self.backend = backend
         self.mode = mode
         self.memory = memory
         self.load_phases = dict(load_phases)
+        self.load_notes = tuple(load_notes)
         self._engine = engine
         self._numerics, self._isa, self._threads = backend.numerics, backend.isa, backend.threads  # still known once closed
         self._levers_off = tuple(levers_off)

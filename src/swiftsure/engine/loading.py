@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -56,6 +56,7 @@ class CheckResult:
     schedule: tuple[StepCost, ...]  # of decoding one token at the start of the context
     bytes_per_token: int  # weights only; the cache adds memory.kv_bytes_per_token for each position before
     advice: tuple[str, ...]
+    start: str  # where a load would take its packed weights from
     pins: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,6 +69,7 @@ class CheckResult:
             "memory": self.memory.to_dict() if self.memory else None,
             "bytes_per_token": self.bytes_per_token,
             "advice": list(self.advice),
+            "start": self.start,
             "schedule": [asdict(cost) for cost in self.schedule],
         }
 
@@ -95,6 +97,7 @@ def load(
     isa: str | None = None,
     without: Iterable[str] = (),
     offline: bool = False,
+    cache: bool = True,
     progress: Progress | None = None,
 ) -> LLM:
     """Loads a model in a mode.
@@ -102,7 +105,8 @@ def load(
     model: a name of the catalogue, a path, or ``hf:org/name``. mode: ``default`` or ``exact``; None: ``SWIFTSURE_MODE``, else ``default``.
     threads: None: the physical cores that this process may use. context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
-    without: levers to leave off. offline: never touch the network. progress: called with bytes done and bytes in all
+    without: levers to leave off. offline: never touch the network. cache: read packed weights that an earlier load kept and keep what
+    is packed (checked, bounded in size: see engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all
     while a file is fetched or hashed, and again while weights are packed.
 
     Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
@@ -118,12 +122,12 @@ def load(
             plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
         with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
-            with phases.timed("pack_s"):
-                backend = _cpu_backend(opened, plan, progress)
+            backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
             try:
+                opened.check_unchanged()
                 with phases.timed("tokenizer_s"):
                     tokenizer.result()
-                return assemble(opened, backend, plan, phases)
+                return assemble(opened, backend, plan, phases, notes)
             except BaseException:
                 backend.close()
                 raise
@@ -142,6 +146,7 @@ def check(
     isa: str | None = None,
     without: Iterable[str] = (),
     offline: bool = False,
+    cache: bool = True,
     progress: Progress | None = None,
 ) -> CheckResult:
     """Resolves what :func:`load` would, without packing weights or running. A mode that cannot be had is a result, not an error."""
@@ -170,6 +175,7 @@ def check(
             schedule=costs,
             bytes_per_token=bytes_per_token,
             advice=_advice(bytes_per_token, kv_bytes_per_position(schedule), opened.config.context_length),
+            start=_start(files.sha256, cache=cache),
             pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
         )
 
@@ -214,8 +220,8 @@ def make_plan(
     )
 
 
-def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
-    """A loaded model from its parts."""
+def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: Sequence[str] = ()) -> LLM:
+    """A loaded model from its parts. ``notes``: what a user should know of how it was loaded."""
     from swiftsure.engine import compiled
     from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
@@ -234,7 +240,16 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases) -> LLM:
     if "speculation" in plan.levers:
         with phases.timed("calibrate_s"):
             engine.calibrate()
-    return LLM(model, backend, engine, mode=plan.mode, levers_off=plan.levers_off, memory=plan.memory, load_phases=phases.seconds)
+    return LLM(
+        model,
+        backend,
+        engine,
+        mode=plan.mode,
+        levers_off=plan.levers_off,
+        memory=plan.memory,
+        load_phases=phases.seconds,
+        load_notes=notes,
+    )
 
 
 def _open(model: str | Path, *, offline: bool, progress: Progress | None) -> Model:
@@ -244,19 +259,38 @@ def _open(model: str | Path, *, offline: bool, progress: Progress | None) -> Mod
     return open_model(resolve(model, offline=offline, progress=progress))
 
 
-def _cpu_backend(model: Model, plan: Plan, progress: Progress | None) -> Backend:
+def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progress: Progress | None) -> tuple[Backend, tuple[str, ...]]:
+    """The back end, and notes on where its packed weights came from; the phases ``packed_*`` say it too."""
     from swiftsure.engine.cpu import CPUBackend
+    from swiftsure.engine.packed_store import PackedKey, PackedStore
 
-    return CPUBackend(
-        plan.schedule,
-        model.tensors,
-        isa=plan.isa,
-        threads=plan.threads,
-        kv_blocks=plan.memory.kv_blocks,
-        max_rows=MAX_ROWS,
-        max_logit_rows=MAX_LOGIT_ROWS,
-        progress=progress,
-    )
+    store = PackedStore(PackedKey(weights_sha256=model.files.sha256)) if cache else None
+    with phases.timed("pack_s"):
+        backend = CPUBackend(
+            plan.schedule,
+            model.tensors,
+            isa=plan.isa,
+            threads=plan.threads,
+            kv_blocks=plan.memory.kv_blocks,
+            max_rows=MAX_ROWS,
+            max_logit_rows=MAX_LOGIT_ROWS,
+            progress=progress,
+            store=store,
+        )
+    if store is None:
+        return backend, ()
+    phases.seconds["pack_s"] -= sum(store.phases_s.values())
+    phases.seconds |= store.phases_s
+    return backend, tuple(store.notes)
+
+
+def _start(weights_sha256: str, *, cache: bool) -> str:
+    from swiftsure.engine.packed_store import PackedKey, PackedStore
+
+    if not cache:
+        return "weights are packed anew; the cache is not used"
+    store = PackedStore(PackedKey(weights_sha256=weights_sha256))
+    return f"packed weights are read from {store.path}" if store.present else f"weights are packed, and kept in {store.folder} if large"
 
 
 def _advice(weight_bytes: int, kv_bytes: int, context: int) -> tuple[str, ...]:

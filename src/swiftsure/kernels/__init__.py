@@ -26,10 +26,15 @@ operations (docs/decisions). A change of any bit changes it."""
 KV_BLOCK_SIZE = 32
 """Positions in a key-value block."""
 
+PACKED_LAYOUT = 1
+"""The order of bytes in packed matrices and of matrices in an arena (csrc/packed_matrix.h). A change of either changes it: packed weights
+on disk carry it."""
+
 __all__ = [
     "KNOWN_ISAS",
     "KV_BLOCK_SIZE",
     "NUMERICS",
+    "PACKED_LAYOUT",
     "Drafter",
     "KVCache",
     "PackedMatrix",

@@ -34,6 +34,19 @@ class WeightArena:
     @property
     def used_bytes(self) -> int: ...
 
+    def clear(self) -> None:
+        """Zeroes what was handed out."""
+
+    def write(self, fd: int, offset: int) -> int:
+        """
+        Writes used_bytes bytes to a file and returns their checksum. Raises OSError.
+        """
+
+    def read(self, fd: int, offset: int, threads: int) -> int:
+        """
+        Fills the arena from such a file and returns the checksum of what was read. Raises OSError, also where the file ends early.
+        """
+
 class PackedMatrix:
     """
     Weights of shape (n, k) in the order the kernels stream them; zero until packed.

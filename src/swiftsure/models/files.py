@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+FileStamp = tuple[int, int, int, int]
+"""Size, time of change of the content and of the entry (ns), and number of a file: what cannot stay the same when the bytes change. The
+entry's own time is set by the system alone, so a copy or a tool that puts the modification time back does not go unnoticed."""
+
+
+def file_stamp(status: os.stat_result) -> FileStamp:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +25,4 @@ class ModelFiles:
     source: str  # where it came from: "catalogue: ...", "path", "hf:org/name"
     version: str | None = None
     licence: str | None = None
+    stamp: FileStamp | None = None  # the file when its digest was taken

@@ -1,9 +1,9 @@
-"""A GGUF file: typed metadata, and tensors mapped from disk."""
+"""A GGUF file: typed metadata, and tensors read from disk."""
 
 from __future__ import annotations
 
-import contextlib
 import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
+from swiftsure.models.files import file_stamp
 from swiftsure.models.gguf_header import StringArray, Value, parse_header
 from swiftsure.models.tensors import TensorInfo
 
@@ -77,21 +78,27 @@ class Metadata:
 
 
 class GGUFFile:
-    """An open GGUF file; a :class:`~swiftsure.models.tensors.TensorSource`. Context manager."""
+    """An open GGUF file; a :class:`~swiftsure.models.tensors.TensorSource`. Context manager.
+
+    The header is mapped while it is parsed; tensors are read, never mapped: a mapped file that somebody cuts short ends the process with a
+    signal, a read ends with an error. Reads may come from several threads.
+    """
 
     def __init__(self, path: str | Path) -> None:
         """Parses the header. Raises ModelNotFoundError, ModelFileError or UnsupportedModelError; each message starts with the path."""
         self.path = Path(path)
-        self._map: mmap.mmap | None = _map_file(self.path)
-        self.size = len(self._map)
-        view = memoryview(self._map)
+        self._fd: int | None = _open_file(self.path)
         try:
-            header = parse_header(view)
+            self.stamp = file_stamp(os.fstat(self._fd))
+            self.size = self.stamp[0]
+            with mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                header = parse_header(view)
         except (ModelFileError, UnsupportedModelError) as error:
-            view.release()
             self.close()
             raise type(error)(f"{self.path}: {error}") from None
-        view.release()
+        except OSError as error:
+            self.close()
+            raise ModelFileError(f"{self.path}: cannot be read: {error.strerror or error}") from None
         self.version = header.version
         self.alignment = header.alignment
         self.metadata = Metadata(header.metadata)
@@ -107,7 +114,7 @@ class GGUFFile:
     def metadata_entry(self, key: str) -> bytes:
         """Key, type and value as they stand in the file, to be copied: a parsed value no longer tells its type. KeyError without it."""
         start, end = self._spans[key]
-        return self._open_map()[start:end]
+        return self._read(start, end - start, f"metadata key '{key}'").tobytes()
 
     def info(self, name: str) -> TensorInfo:
         entry = self._tensors.get(name)
@@ -116,30 +123,40 @@ class GGUFFile:
         return TensorInfo(entry.name, entry.type, entry.shape, entry.nbytes)
 
     def read(self, name: str) -> NDArray[np.uint8]:
-        data = self._open_map()
         self.info(name)
         entry = self._tensors[name]
-        return np.frombuffer(data, np.uint8, entry.nbytes, entry.offset)
+        return self._read(entry.offset, entry.nbytes, f"tensor '{name}'")
 
-    def drop(self, name: str) -> None:
-        self.info(name)
-        if self._map is None or not hasattr(mmap, "MADV_DONTNEED"):
-            return
-        entry = self._tensors[name]
-        # Whole pages outward: the mapping is read-only and shared, so a neighbour's bytes on an edge page simply come back when touched.
-        start = entry.offset - entry.offset % mmap.PAGESIZE
-        self._map.madvise(mmap.MADV_DONTNEED, start, entry.offset + entry.nbytes - start)
+    def check_unchanged(self) -> None:
+        """Raises ModelFileError if the file was written to since it was opened, so that what was read may be of either state."""
+        if file_stamp(os.fstat(self._open_fd())) != self.stamp:
+            raise ModelFileError(f"{self.path}: the file changed while it was being loaded")
 
     def close(self) -> None:
-        if self._map is not None:
-            with contextlib.suppress(BufferError):  # an array still looks at it: the mapping goes when the last such array does
-                self._map.close()
-            self._map = None
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
 
-    def _open_map(self) -> mmap.mmap:
-        if self._map is None:
+    def _open_fd(self) -> int:
+        if self._fd is None:
             raise ModelFileError(f"{self.path}: the file is closed")
-        return self._map
+        return self._fd
+
+    def _read(self, offset: int, nbytes: int, what: str) -> NDArray[np.uint8]:
+        out = np.empty(nbytes, np.uint8)
+        done = 0
+        while done < nbytes:
+            try:
+                now = os.preadv(self._open_fd(), [out[done:]], offset + done)  # type: ignore[list-item]  # any writable buffer does
+            except OSError as error:
+                raise ModelFileError(f"{self.path}: {what} cannot be read: {error.strerror or error}") from None
+            if now == 0:
+                raise ModelFileError(
+                    f"{self.path}: {what} ends at byte {offset + nbytes}, but the file now at {offset + done}: "
+                    "it was cut short after it was opened"
+                )
+            done += now
+        return out
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +165,7 @@ class GGUFFile:
         self.close()
 
 
-def _map_file(path: Path) -> mmap.mmap:
+def _open_file(path: Path) -> int:
     if not path.exists():
         raise ModelNotFoundError(f"{path}: no such file")
     if not path.is_file():
@@ -164,6 +181,6 @@ def _map_file(path: Path) -> mmap.mmap:
                 raise UnsupportedModelError(f"{path}: safetensors files are not supported yet; use a GGUF file")
             if len(head) < 24:
                 raise ModelFileError(f"{path}: header: a GGUF file has at least 24 bytes, this one {len(head)}")
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return os.dup(file.fileno())
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None

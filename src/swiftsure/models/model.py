@@ -96,6 +96,10 @@ class Model:
     def info(self) -> dict[str, Any]:
         return _describe(self.files, self._file, self.config, [], self.schedule())
 
+    def check_unchanged(self) -> None:
+        """Raises ModelFileError if the file was written to since its digest was taken: then what was read may be other bytes."""
+        self._file.check_unchanged()
+
     def close(self) -> None:
         template = self.__dict__.get("chat_template")
         if template is not None:
@@ -116,6 +120,8 @@ def open_model(files: ModelFiles) -> Model:
     """
     file = GGUFFile(files.path)
     try:
+        if files.stamp is not None and file.stamp != files.stamp:
+            raise ModelFileError("the file changed after its SHA-256 was taken")
         arch = _architecture_of(file)
         config = arch.read_config(file)
         reasons = arch.unsupported_reasons(file, config)

@@ -146,7 +146,6 @@ class _Job:
                 yield encoded
                 self._advance(before.nbytes * values.size // info.elements)
             self._squares[info.name] = (error, size)
-        self._file.drop(info.name)
 
     def _advance(self, nbytes: int) -> None:
         self._done += nbytes

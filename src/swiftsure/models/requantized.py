@@ -20,8 +20,8 @@ class Requantized:
     """A :class:`~swiftsure.models.tensors.TensorSource` that gives some tensors of ``source`` in another type.
 
     ``info`` tells the new type and its exact bytes at once; ``read`` quantizes when it is called (about 60 to 110 ns of processor time a
-    weight with ``search``, 10 with ``rtn``, shared by ``threads``) and keeps the result until ``drop``, so a back end packs from it as from
-    a file. Tensors outside the plan are the source's own bytes. The bytes are a pure function of source, type and method.
+    weight with ``search``, 10 with ``rtn``, shared by ``threads``) each time, so a back end packs from it as from a file. Tensors outside
+    the plan are the source's own bytes. The bytes are a pure function of source, type and method.
 
     Args:
         source: closed by :meth:`close` with this.
@@ -45,7 +45,6 @@ class Requantized:
         self._method = method
         self._threads = threads
         self._infos = {name: planned_info(source.info(name), kind) for name, kind in plan.items()}
-        self._made: dict[str, NDArray[np.uint8]] = {}
 
     def names(self) -> Iterable[str]:
         return self._source.names()
@@ -56,14 +55,12 @@ class Requantized:
     def read(self, name: str) -> NDArray[np.uint8]:
         if name not in self._infos:
             return self._source.read(name)
-        if name not in self._made:
-            data = np.empty(self._infos[name].nbytes, np.uint8)
-            at = 0
-            for piece, _ in self.pieces(name):
-                data[at : at + piece.size] = piece.reshape(-1)
-                at += piece.size
-            self._made[name] = data
-        return self._made[name]
+        data = np.empty(self._infos[name].nbytes, np.uint8)
+        at = 0
+        for piece, _ in self.pieces(name):
+            data[at : at + piece.size] = piece.reshape(-1)
+            at += piece.size
+        return data
 
     def pieces(self, name: str) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
         """The tensor in order, some rows at a time: their new bytes, and the source's values they stand for, float32 (rows, k).
@@ -93,12 +90,7 @@ class Requantized:
             for at in range(0, len(firsts), batch):
                 yield from pool.map(make, firsts[at : at + batch])
 
-    def drop(self, name: str) -> None:
-        self._made.pop(name, None)
-        self._source.drop(name)
-
     def close(self) -> None:
-        self._made.clear()
         self._source.close()
 
 

@@ -35,10 +35,7 @@ class TensorSource(Protocol):
         """Raises ModelFileError when the file holds no such tensor."""
 
     def read(self, name: str) -> NDArray[np.uint8]:
-        """The file's own bytes, one dimension, without a copy; valid until :meth:`close`."""
-
-    def drop(self, name: str) -> None:
-        """Says that these pages are not needed for now; a later ``read`` brings the same bytes back."""
+        """The file's own bytes, one dimension. May be called from several threads. Raises ModelFileError."""
 
     def close(self) -> None:
         """Safe to call twice."""

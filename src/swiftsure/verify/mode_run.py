@@ -135,6 +135,7 @@ def start_worker(run: ModeRun, options: ProveOptions, *, worker: Sequence[str], 
             isa=options.isa,
             context=options.context,
             offline=options.offline,
+            cache=options.cache,
         )
     except WorkerError as error:
         if error.kind == "NotActiveError" and run.name != BASE:

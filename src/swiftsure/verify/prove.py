@@ -56,6 +56,7 @@ class ProveOptions:
     isa: str | None = None
     context: int | None = None
     offline: bool = False
+    cache: bool = True
     upstream: bool = False
     arguments: tuple[str, ...] = ()  # the command line, for the run record
 

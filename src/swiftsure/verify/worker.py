@@ -62,14 +62,18 @@ class Worker:
         }
         return operations[command.pop("op")](**command)
 
-    def load(self, *, model: str, mode: str, threads: int | None, isa: str | None, context: int | None, offline: bool) -> dict[str, Any]:
+    def load(
+        self, *, model: str, mode: str, threads: int | None, isa: str | None, context: int | None, offline: bool, cache: bool
+    ) -> dict[str, Any]:
         began = time.perf_counter()
-        self._llm = llm = self._load(model, mode=mode, threads=threads, isa=isa, context=context, offline=offline)
+        self._llm = llm = self._load(model, mode=mode, threads=threads, isa=isa, context=context, offline=offline, cache=cache)
         load_s = time.perf_counter() - began
         activation, backend = llm.activation, llm.backend
         print(activation.active_line(), file=sys.stderr, flush=True)
         if llm.memory.fitted:
             print(f"note: {llm.memory.reason}", file=sys.stderr, flush=True)
+        for text in llm.load_notes:
+            print(f"note: {text}", file=sys.stderr, flush=True)
         return {
             "load_s": load_s,
             "load_phases_s": dict(llm.load_phases),
