@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unordered_map.h>
+#include <nanobind/stl/vector.h>
 
 #include <stdexcept>
 #include <string>
@@ -171,7 +172,7 @@ void register_sampler(nb::module_& m) {
 
 void register_drafter(nb::module_& m) {
     nb::class_<Drafter>(m, "Drafter")
-        .def(nb::init<int, int>(), nb::kw_only(), nb::arg("max_ngram"), nb::arg("min_ngram"))
+        .def(nb::init<int>(), nb::kw_only(), nb::arg("max_ngram"))
         .def(
             "extend",
             [](Drafter& d, InArray<int32_t, 1> ids) {
@@ -180,7 +181,14 @@ void register_drafter(nb::module_& m) {
             },
             nb::arg("ids"))
         .def(
-            "draft", [](const Drafter& d, int64_t max_tokens) { return to_numpy(d.draft(max_tokens)); }, nb::arg("max_tokens"))
+            "observe", [](Drafter& d, InArray<int32_t, 1> ids) { d.observe(ids.data(), static_cast<int64_t>(ids.size())); }, nb::arg("ids"))
+        .def(
+            "draft",
+            [](const Drafter& d, int64_t max_tokens) {
+                Drafter::Draft draft = d.draft(max_tokens);
+                return std::tuple{to_numpy(std::move(draft.tokens)), std::move(draft.chances)};
+            },
+            nb::arg("max_tokens"))
         .def_prop_ro("match_length", &Drafter::match_length)
         .def_prop_ro("memory_bytes", &Drafter::memory_bytes)
         .def("__len__", &Drafter::length);

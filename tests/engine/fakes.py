@@ -145,20 +145,20 @@ class FakeDrafter:
 
     def __init__(self) -> None:
         self.ids: list[int] = []
-        self.match_length = 0
 
     def extend(self, ids: NDArray[np.int32]) -> None:
         self.ids.extend(ids.tolist())
 
-    def draft(self, max_tokens: int) -> NDArray[np.int32]:
+    observe = extend
+
+    def draft(self, max_tokens: int) -> tuple[NDArray[np.int32], list[float]]:
         for size in range(4, 0, -1):
             tail = self.ids[-size:]
             for start in range(len(self.ids) - size - 1, -1, -1):
                 if len(tail) == size and self.ids[start : start + size] == tail:
-                    self.match_length = size
-                    return np.array(self.ids[start + size : start + size + max_tokens], np.int32)
-        self.match_length = 0
-        return np.zeros(0, np.int32)
+                    tokens = self.ids[start + size : start + size + max_tokens]
+                    return np.array(tokens, np.int32), [min(0.2 + 0.15 * (size + j), 0.9) for j in range(len(tokens))]
+        return np.zeros(0, np.int32), []
 
 
 class FakeTokenizer:

@@ -12,7 +12,7 @@ USUAL = {1: 1.0, 2: 1.1, 4: 1.5, 8: 2.0, 16: 3.0}
 STATED = 0.6
 
 
-def taught(rate: float, *, drafts: int = 60, drafted: int = 8) -> Acceptance:
+def taught(rate: float, *, drafts: int = 120, drafted: int = 8) -> Acceptance:
     acceptance = Acceptance()
     for _ in range(drafts):
         acceptance.record([STATED] * drafted, round(rate * drafted))

@@ -18,9 +18,9 @@ MAX_DRAFT = 15
 # A source states a chance for each token; outcomes are counted by classes of it, finer towards certainty.
 _CLASS_EDGES = (0.03, 0.06, 0.10, 0.16, 0.24, 0.33, 0.43, 0.53, 0.63, 0.72, 0.80, 0.86, 0.91, 0.95, 0.98)
 _CLASSES = len(_CLASS_EDGES) + 1
-_PRIOR_WEIGHT = 4.0  # drafts
+_PRIOR_WEIGHT = 8.0  # drafts
 _PRIOR_DEPTH_CHANCE = 0.6  # of a token that is not drafted yet, before any was
-_GROWTH = 1.0 / 0.97  # a new draft counts this much more than the one before it: the same as letting old ones fade
+_GROWTH = 1.0 / 0.98  # a new draft counts this much more than the one before it: the same as letting old ones fade
 _DECLINED_DECAY = 0.99  # forgetting while nothing is tried, so that a bad spell does not end speculation for good
 _UNLIKELY = 0.02  # a draft token that is reached less often is not worth a row
 

@@ -128,29 +128,33 @@ class Sampler:
 class Drafter:
     """Drafts what followed the last time the sequence read as it does now.
 
-    Finds the longest suffix of the sequence, of ``min_ngram`` to ``max_ngram`` tokens, that occurred before, and of its occurrences the
-    most recent. Appending costs well under a microsecond per token and suffix length, drafting less.
+    Finds the longest suffix of the sequence, of at most ``max_ngram`` tokens, that occurred before, and of its occurrences the most
+    recent. Appending costs well under a microsecond per token and suffix length, drafting about as much per token.
     """
 
     __slots__ = ("_core",)
 
-    def __init__(self, *, max_ngram: int = 8, min_ngram: int = 2) -> None:
+    def __init__(self, *, max_ngram: int = 12) -> None:
         _check_whole("max_ngram", max_ngram, 1, MAX_NGRAM)
-        _check_whole("min_ngram", min_ngram, 1, max_ngram)
-        self._core = _core.Drafter(max_ngram=max_ngram, min_ngram=min_ngram)
+        self._core = _core.Drafter(max_ngram=max_ngram)
 
     def extend(self, ids: AnyIds) -> None:
-        """Appends tokens of the prompt or of the output."""
+        """Appends tokens of the prompt."""
         self._core.extend(_ids(ids))
 
-    def draft(self, max_tokens: int) -> Ids:
-        """Up to ``max_tokens`` tokens, none without a match. A continuation that reaches the end of the sequence goes on into itself."""
+    def observe(self, ids: AnyIds) -> None:
+        """Appends tokens of the output, and learns from each how far its guess was to be trusted."""
+        self._core.observe(_ids(ids))
+
+    def draft(self, max_tokens: int) -> tuple[Ids, list[float]]:
+        """Up to ``max_tokens`` tokens, none without a match, and the chance of each, given that all before it are right. A continuation
+        that reaches the end of the sequence goes on into itself."""
         _check_whole("max_tokens", max_tokens, 0, 2**31 - 1)
         return self._core.draft(max_tokens)
 
     @property
     def match_length(self) -> int:
-        """Tokens of the longest suffix that occurred before, at most ``max_ngram``; 0 when there is none of ``min_ngram``."""
+        """Tokens of the longest suffix that occurred before, at most ``max_ngram``."""
         return self._core.match_length
 
     @property

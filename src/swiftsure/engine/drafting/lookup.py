@@ -12,27 +12,19 @@ from numpy.typing import NDArray
 from swiftsure.engine.drafting.source import Draft
 from swiftsure.engine.request import Sequence
 
-# Chance that the token after a match this long is the sampled one: a first guess that a few drafts' outcomes outweigh.
-_MATCH_LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)
-_CHANCES = (0.20, 0.35, 0.50, 0.60, 0.70, 0.80, 0.88, 0.93)
-_CHANCE_OF = tuple(
-    _CHANCES[max(0, sum(start <= length for start in _MATCH_LENGTHS) - 1)] for length in range(_MATCH_LENGTHS[-1] + 1)
-)  # by match length
-
 
 class TokenDrafter(Protocol):
     """What a look-up needs of ``kernels.Drafter``."""
 
-    @property
-    def match_length(self) -> int: ...
-
     def extend(self, ids: NDArray[np.int32], /) -> None: ...
 
-    def draft(self, max_tokens: int, /) -> NDArray[np.int32]: ...
+    def observe(self, ids: NDArray[np.int32], /) -> None: ...
+
+    def draft(self, max_tokens: int, /) -> tuple[NDArray[np.int32], list[float]]: ...
 
 
 class Lookup:
-    """One drafter a sequence; offers by match length."""
+    """One drafter a sequence."""
 
     name = "lookup"
     stepwise = False
@@ -53,15 +45,10 @@ class Lookup:
         del self._drafters[seq.key]
 
     def propose(self, seqs: SequenceOf[Sequence], lengths: SequenceOf[int]) -> list[Draft]:
-        drafts = []
-        for seq, length in zip(seqs, lengths, strict=True):
-            drafter = self._drafters[seq.key]
-            tokens, match, longest = drafter.draft(length), drafter.match_length, _MATCH_LENGTHS[-1]
-            drafts.append(Draft(tokens, [_CHANCE_OF[min(match + j, longest)] for j in range(len(tokens))]))
-        return drafts
+        return [Draft(*self._drafters[seq.key].draft(length)) for seq, length in zip(seqs, lengths, strict=True)]
 
     def observe(self, seq: Sequence, tokens: NDArray[np.int32], hidden: NDArray[np.float32] | None) -> None:
-        self._drafters[seq.key].extend(tokens)
+        self._drafters[seq.key].observe(tokens)
 
     def clear(self) -> None:
         """Nothing is kept beyond a request."""
