@@ -79,7 +79,7 @@ def table(counts: Counts, missing: Mapping[str, str], before: Mapping[str, Any] 
         lines += [f"{isa:12}{name:32}{'gone':>14}" for name in gone]
     lines += [f"{isa:12}{NOT_MEASURED}: {reason}" for isa, reason in missing.items()]
     if before:
-        lines.append(f"change: since {before['created']}, commit {before['commit'][:12]}, {before['compiler']}")
+        lines.append(f"change: since {before['created']}, csrc {before['csrc'][:12]}, {before['compiler']}")
     return lines
 
 
@@ -97,7 +97,7 @@ def entry(counts: Counts, missing: Mapping[str, str], built_with: str) -> dict[s
     machine = read_machine()
     return {
         "created": utc_now(),
-        "commit": commit(),
+        "csrc": sources(),
         "compiler": built_with,
         "counter": "single steps (the processor's trap flag)",
         "machine": {"cpu_model": machine.cpu_model, "architecture": machine.architecture, "system": machine.system},
@@ -122,11 +122,11 @@ def write(path: Path, entries: Sequence[Mapping[str, Any]]) -> None:
     write_json(path, {"schema": SCHEMA, "entries": list(entries)})
 
 
-def commit() -> str:
-    """The commit of the tree, with + for changes that are not in it."""
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-    changes = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no"], cwd=ROOT, check=True, capture_output=True, text=True)
-    return head + ("+" if changes.stdout.strip() else "")
+def sources() -> str:
+    """The id of the tree of csrc, which names what was counted whatever commit brings it, with + for changes that are not in it."""
+    tree = subprocess.run(["git", "rev-parse", "HEAD:csrc"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+    changes = subprocess.run(["git", "status", "--porcelain", "csrc"], cwd=ROOT, check=True, capture_output=True, text=True)
+    return tree + ("+" if changes.stdout.strip() else "")
 
 
 def compiler(program: Path) -> str:

@@ -9,14 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from benchmarks import instructions
 
 ROOT = Path(__file__).resolve().parents[1]
 LINES = ["avx2\tmatmul, rows 1\t1100", "avx2\targmax\t50", "avx2\tnew one\t7", "amx\tNOT\tthis processor does not run amx"]
 BEFORE = {
     "created": "2026-12-02T03:00:00+00:00",
-    "commit": "0123456789abcdef",
+    "csrc": "0123456789abcdef",
     "compiler": "GCC: 12.2.0",
     "counts": {"avx2": {"matmul, rows 1": 1000, "argmax": 50, "old one": 9}},
 }
@@ -53,7 +52,7 @@ def test_the_table_states_changes_what_is_new_what_is_gone_and_what_was_not_meas
     lines = instructions.table(*instructions.parse(LINES), BEFORE)
     assert [line.split()[-1] for line in lines[1:5]] == ["+10.0%", "50", "new", "gone"]
     assert lines[5] == "amx         NOT MEASURED: this processor does not run amx"
-    assert lines[6] == "change: since 2026-12-02T03:00:00+00:00, commit 0123456789ab, GCC: 12.2.0"
+    assert lines[6] == "change: since 2026-12-02T03:00:00+00:00, csrc 0123456789ab, GCC: 12.2.0"
     assert max(map(len, lines)) <= 80
     assert instructions.table(*instructions.parse(LINES), None)[1].endswith("new")
 
