@@ -30,9 +30,14 @@ inline f32x16 load_column(const uint8_t* strip, int64_t c) {
     return load_bf16(reinterpret_cast<const uint16_t*>(p));
 }
 
-// An element is one chain of dependent operations; several strips and rows side by side keep the multipliers busy meanwhile.
+// The strips side by side ask for those that follow them, which the second-level cache must hold; beyond this, for what is near.
+constexpr int64_t kMaxAheadBytes = 512 * 1024;
+
+// An element is one chain of dependent operations; several strips and rows side by side keep the multipliers busy meanwhile. Each strip
+// asks for its weights `prefetch` bytes ahead, 0 when they are near already.
 template <TensorType type, int rows, int strips>
-void tile(const PackedMatrix& w, const Input& x, int64_t strip, int64_t row, const Output& out) {
+void tile(const PackedMatrix& w, const Input& x, int64_t strip, int64_t row, int64_t prefetch, const Output& out) {
+    constexpr int64_t line_columns = 64 / (kStripRows * float_bytes(type));
     f32x16 acc[strips][rows];
     const uint8_t* data = w.data + strip * w.strip_bytes;
     const float* in = x.data + row * x.stride;
@@ -42,7 +47,9 @@ void tile(const PackedMatrix& w, const Input& x, int64_t strip, int64_t row, con
     for (int64_t c = 0; c < w.k; ++c) {
         SWIFTSURE_UNROLL
         for (int s = 0; s < strips; ++s) {
-            const f32x16 column = load_column<type>(data + s * w.strip_bytes, c);
+            const uint8_t* at = data + s * w.strip_bytes;
+            if (c % line_columns == 0) __builtin_prefetch(at + c * kStripRows * float_bytes(type) + prefetch, 0, 2);
+            const f32x16 column = load_column<type>(at, c);
             SWIFTSURE_UNROLL
             for (int r = 0; r < rows; ++r) acc[s][r] = fma(column, splat(in[r * x.stride + c]), acc[s][r]);
         }
@@ -57,8 +64,25 @@ void tile(const PackedMatrix& w, const Input& x, int64_t strip, int64_t row, con
 template <TensorType type, int strips>
 void multiply_rows(const PackedMatrix& w, const Input& x, int64_t strip, const Output& out) {
     int64_t row = 0;
-    for (; row + 4 <= x.rows; row += 4) tile<type, 4, strips>(w, x, strip, row, out);
-    for (; row < x.rows; ++row) tile<type, 1, strips>(w, x, strip, row, out);
+    int64_t prefetch = strips * w.strip_bytes <= kMaxAheadBytes ? strips * w.strip_bytes : kPrefetchBytes;
+#if defined(__AVX512F__)
+    if constexpr (strips == 4)  // a weight is widened for twice the rows, and the sums still fit the 32 registers
+        for (; row + 8 <= x.rows; row += 8, prefetch = 0) {
+            tile<type, 8, 2>(w, x, strip, row, prefetch, out);
+            tile<type, 8, 2>(w, x, strip + 2, row, prefetch, out);
+        }
+#endif
+    for (; row + 4 <= x.rows; row += 4, prefetch = 0) tile<type, 4, strips>(w, x, strip, row, prefetch, out);
+    switch (x.rows - row) {
+        case 3:
+            return tile<type, 3, strips>(w, x, strip, row, prefetch, out);
+        case 2:
+            return tile<type, 2, strips>(w, x, strip, row, prefetch, out);
+        case 1:
+            return tile<type, 1, strips>(w, x, strip, row, prefetch, out);
+        default:
+            return;
+    }
 }
 
 template <TensorType type>
