@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from gguf_bytes import ARRAY, F32, STRING, U32, GGUFBytes, pair, strings, tensor
 from swiftsure.engine.reference import ReferenceModel
 from swiftsure.errors import CapacityError, ModelFileError, UnsupportedModelError, UsageError
 from swiftsure.kernels import reference
-from swiftsure.models.files import ModelFiles
+from swiftsure.models.files import ModelFiles, file_stamp
 from swiftsure.models.gguf import GGUFFile
 from swiftsure.models.gguf_writer import metadata_entry, write_gguf
 from swiftsure.models.quantize import QUANTIZED_TYPES
@@ -178,6 +179,21 @@ def test_a_full_disk_is_refused_before_and_survived_while_writing(wide: Path, tm
     with pytest.raises(OSError, match="No space left"):
         write_gguf(tmp_path / "x.gguf", [metadata_entry("k", 1)], [TensorInfo("t", "F32", (8,), 32)], breaks)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_source_that_changes_meanwhile_is_refused(wide: Path, tmp_path: Path) -> None:
+    source = Path(shutil.copy(wide, tmp_path / "source.gguf"))
+    stamp = file_stamp(source.stat())
+
+    def disturb(_done: int, _total: int) -> None:
+        with source.open("ab") as file:
+            file.write(b"x")
+
+    with pytest.raises(ModelFileError, match="the file changed while it was being loaded"):
+        make(source, tmp_path / "out.gguf", "Q4_0", progress=disturb)
+    with pytest.raises(ModelFileError, match="the file changed after its digest was taken"):
+        quantize_file(replace(files_of(source), stamp=stamp), tmp_path / "out.gguf", "Q4_0", version="9.9")
+    assert [p.name for p in tmp_path.iterdir()] == ["source.gguf"]
 
 
 def test_a_weight_that_is_not_finite_leaves_no_file(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def quantize_file(
         raise UsageError(f"source and output must be different files, and both are '{files.path}'")
     require_new(output, force=force)
     with GGUFFile(files.path) as file:
+        if files.stamp is not None and file.stamp != files.stamp:
+            raise ModelFileError(f"{files.path}: the file changed after its digest was taken")
         try:
             if (parts := file.metadata.integer("split.count", 1)) > 1:
                 raise UnsupportedModelError(f"the file is one of {parts} parts of a model; only models in one file are supported")
@@ -146,6 +148,7 @@ class _Job:
                 yield encoded
                 self._advance(before.nbytes * values.size // info.elements)
             self._squares[info.name] = (error, size)
+        self._file.check_unchanged()  # the digest in the output must name the bytes that it was made of
 
     def _advance(self, nbytes: int) -> None:
         self._done += nbytes
