@@ -105,5 +105,14 @@ def test_ctrl_c_at_the_prompt_ends_the_chat(chat: Terminal) -> None:
     assert chat.process.wait(timeout=60) == 0
 
 
+def test_sigterm_ends_the_chat_in_the_middle_of_an_answer(chat: Terminal) -> None:
+    chat.wait_for("> ")
+    chat.type("tell me a story\n")
+    chat.wait_for(r"story\r\n[^>]")
+    chat.process.send_signal(signal.SIGTERM)
+    chat.wait_for("EXIT mode=default status=failed")
+    assert chat.process.wait(timeout=60) == 1
+
+
 def test_a_chat_takes_no_prompt_from_elsewhere(swiftsure: Run, tiny: Path) -> None:
     assert swiftsure("run", tiny, "--chat", "--json").code == 2

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +262,55 @@ def test_ctrl_c_in_the_middle_ends_with_a_clear_line_and_exit_code_one(endless: 
     assert lines[-1] == "error: interrupted"
     assert "status=failed items=0/1" in lines[-2]
     assert "Traceback" not in errors.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_says_so_and_leaves_its_record(endless: Path, tmp_path: Path, number: signal.Signals) -> None:
+    path = tmp_path / "run.json"
+    process = start("run", endless, "-p", PROMPT, "--raw", "--logit-bias", "2=-100", "--max-tokens", "90000", "--record", path)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    lines = errors.decode().splitlines()
+    assert process.returncode == 1
+    assert lines[-1] == "error: interrupted"
+    assert "EXIT mode=default status=failed items=0/1" in lines[-2]
+    record = json.loads(path.read_text())
+    assert (record["status"], record["mode"]) == ("failed", "default")
+    assert record["results"]["error"] in ("KeyboardInterrupt", "Terminated")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_told_to_end_while_it_loads_says_so(tiny: Path, number: signal.Signals) -> None:
+    code = (
+        "import os, swiftsure.engine.loading as loading; from swiftsure.cli import main; "
+        f"loading._open = lambda *a, **k: os.kill(os.getpid(), {int(number)}); raise SystemExit(main(['run', {str(tiny)!r}, '-p', 'x']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(), timeout=60)
+    assert done.returncode == 1
+    assert EXIT.fullmatch(done.stderr.splitlines()[-2])
+    assert done.stderr.splitlines()[-1] == "error: interrupted"
+
+
+def test_a_prompt_that_does_not_fit_leaves_a_record_of_the_failure(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    assert swiftsure("run", tiny, "--context", "32", "-p", PROMPT * 20, "--record", path).code == 2
+    record = json.loads(path.read_text())
+    assert record["status"] == "failed"
+    assert "ContextLengthError" in record["results"]["error"]
+    assert set(record["phases_s"]) == {"load"}
+    assert record["thread_choice"]["decided_by"]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_prompt(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").write_bytes(PROMPT.encode())
+    (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbf" + PROMPT.encode())
+    counts = [
+        json.loads(swiftsure("run", tiny, "--json", "--raw", "-n", "1", "--prompt-file", tmp_path / name).out)["prompt_tokens"]
+        for name in ("plain.txt", "marked.txt")
+    ]
+    assert counts[0] == counts[1]
 
 
 def test_a_reader_that_goes_away_is_no_drama(endless: Path) -> None:

@@ -21,14 +21,20 @@ def answer_work(prompt: Prompt, sampling: SamplingParams, *, json_output: bool, 
 
     def work(llm: LLM, tally: Tally) -> None:
         tally.total = 1
-        if json_output:
-            generation = llm.generate(prompt, sampling=sampling)
-            print(json.dumps(generation_dict(llm, generation), ensure_ascii=False, indent=2))
-        else:
-            generation = _stream(llm, prompt, sampling)
-        tally.done = 1
-        if stats:
-            note(stats_line(llm, generation))
+        generation = None
+        try:
+            if json_output:
+                generation = llm.generate(prompt, sampling=sampling)
+                print(json.dumps(generation_dict(llm, generation), ensure_ascii=False, indent=2))
+            else:
+                generation = _stream(llm, prompt, sampling)
+            tally.done = 1
+            if stats:
+                note(stats_line(llm, generation))
+        except BaseException as error:  # Ctrl-C and a reader that went away too: what failed is what a record is wanted for
+            if record is not None:
+                run_record(llm, generation, error).write(record)
+            raise
         if record is not None:
             run_record(llm, generation).write(record)
 

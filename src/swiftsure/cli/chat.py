@@ -10,6 +10,7 @@ from swiftsure.cli.console import note
 from swiftsure.cli.report import stats_line
 from swiftsure.cli.session import Tally, Work
 from swiftsure.errors import ContextLengthError, TemplateError
+from swiftsure.signals import Terminated
 
 if TYPE_CHECKING:
     from swiftsure import LLM, SamplingParams
@@ -45,6 +46,8 @@ def _next_message() -> str | None:
     """The next line that the user typed, stripped; None at the end of the chat."""
     try:
         text = input("> " if sys.stdin.isatty() else "").strip()
+    except Terminated:
+        raise
     except (EOFError, KeyboardInterrupt):
         if sys.stdin.isatty():
             print()
@@ -75,6 +78,8 @@ def _turn(llm: LLM, history: list[dict[str, str]], text: str, sampling: Sampling
             for piece in stream:
                 pieces.append(piece)
                 print(piece, end="", flush=True)
+        except Terminated:
+            raise
         except KeyboardInterrupt:
             print(" [stopped]", end="")
         print(flush=True)

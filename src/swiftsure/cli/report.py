@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from swiftsure.records.run_record import RunRecord
 
 
+_PHASES = ("tokenize_s", "queue_s", "prefill_s", "decode_s", "detokenize_s")
+
+
 def stats_line(llm: LLM, generation: Generation) -> str:
     """``key=value`` without blanks. Wall fraction: bytes a token must read x tokens/s over the bandwidth of a buffer of that size.
 
@@ -69,26 +72,30 @@ def generation_dict(llm: LLM, generation: Generation) -> dict[str, Any]:
     return result
 
 
-def run_record(llm: LLM, generation: Generation) -> RunRecord:
-    """The record of a run of one prompt."""
+def run_record(llm: LLM, generation: Generation | None, error: BaseException | None = None) -> RunRecord:
+    """The record of a run of one prompt; of a failed one with the error and what is known without its result."""
     from swiftsure.records.machine import peak_rss_bytes, read_machine
     from swiftsure.records.run_record import RunRecord
 
-    activation, files, timing = llm.activation, llm.model.files, generation.timing
+    activation, files = llm.activation, llm.model.files
     facts = activation.to_dict()
-    phases = {name: getattr(timing, name) for name in ("tokenize_s", "queue_s", "prefill_s", "decode_s", "detokenize_s")}
+    results: dict[str, Any] = {} if generation is None else generation_dict(llm, generation)
+    if error is not None:
+        results["error"] = f"{type(error).__name__}: {error}".removesuffix(": ")
+    phases = {} if generation is None else {name: getattr(generation.timing, name) for name in _PHASES}
     return RunRecord(
         command="run",
         arguments=tuple(sys.argv[1:]),
-        status=activation.status,
+        status=activation.status if error is None else "failed",
         mode=activation.mode,
         numerics=activation.numerics,
         isa=activation.isa,
         threads=activation.threads,
+        thread_choice=llm.thread_choice.to_dict() if llm.thread_choice else None,
         pins={"model": {"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256}},
         machine=read_machine(),
         levers=facts["levers"],
         phases_s={"load": sum(llm.load_phases.values())} | {name.removesuffix("_s"): seconds for name, seconds in phases.items()},
         peak_rss_bytes=peak_rss_bytes(),
-        results=generation_dict(llm, generation),
+        results=results,
     )

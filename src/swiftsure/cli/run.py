@@ -204,6 +204,6 @@ def _read_prompt(prompt_file: Path | None) -> str:
         except OSError as error:
             raise UsageError(f"cannot read the prompt file {source}: {error.strerror}") from None
     try:
-        return data.decode("utf-8").removesuffix("\n")
+        return data.decode("utf-8-sig").removesuffix("\n")  # a byte-order mark is no part of a prompt
     except UnicodeDecodeError as error:
         raise UsageError(f"the prompt in {source} is not UTF-8 (byte {error.start})") from None

@@ -67,6 +67,13 @@ def run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fall
     With ``fall_back`` a mode that cannot engage, stays unproved or breaks its contract is followed, openly, by a run in ``default``;
     that still ends with 3 unless ``allow_fallback``.
     """
+    from swiftsure.signals import terminate_as_interrupt
+
+    with terminate_as_interrupt():
+        return _run_in_mode(request, work, fall_back=fall_back, allow_fallback=allow_fallback)
+
+
+def _run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fallback: bool) -> int:
     from swiftsure.engine.activation import resolve_mode
 
     mode = resolve_mode(request.mode)
@@ -84,10 +91,14 @@ def run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fall
 
 
 def _attempt(request: LoadRequest, work: Work, mode: str) -> int:
-    from swiftsure.engine.activation import not_active_line
+    from swiftsure.engine.activation import exit_line, not_active_line
 
+    began = time.perf_counter()
     try:
         llm = load(request)
+    except KeyboardInterrupt:
+        note(exit_line(mode, "failed", 0, 0, time.perf_counter() - began))
+        raise
     except NotActiveError as error:
         note(not_active_line(mode, str(error)))
         raise

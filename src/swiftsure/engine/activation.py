@@ -70,13 +70,17 @@ class Activation:
         return [state.line() for state in self.lever_states]
 
     def exit_line(self, status: Status, done: int, total: int, wall_s: float) -> str:
-        return f"EXIT mode={self.mode} status={status} items={done}/{total} wall_s={wall_s:.1f}"
+        return exit_line(self.mode, status, done, total, wall_s)
 
     def to_dict(self) -> dict[str, Any]:
         levers = {s.name: {"state": s.state, "occasions": s.occasions, **s.counts} for s in self.lever_states}
         values = asdict(self)
         del values["lever_states"], values["levers"], values["levers_off"]
         return {**values, "levers_on": list(self.levers), "levers_off": list(self.levers_off), "levers": levers, "status": self.status}
+
+
+def exit_line(mode: str, status: Status, done: int, total: int, wall_s: float) -> str:
+    return f"EXIT mode={mode} status={status} items={done}/{total} wall_s={wall_s:.1f}"
 
 
 def not_active_line(mode: str, reason: str) -> str:
