@@ -35,7 +35,6 @@ def test_the_table_fits_eighty_columns_and_names_every_kind_of_work(swiftsure: R
         "down",
         "head",
         "barriers+idle",
-        "interrupted",
         "plan+call",
         "sampling",
         "python",

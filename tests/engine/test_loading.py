@@ -90,7 +90,7 @@ def test_context_limit_is_kept_to(tiny):
         ({"mode": "big"}, NotActiveError, "mode big is not active"),
         ({"isa": "amx"}, NotActiveError, "amx"),
         ({"isa": "sse9"}, UsageError, "sse9"),
-        ({"threads": 0}, UsageError, "threads must be an integer from 1 to 256, got 0"),
+        ({"threads": 0}, UsageError, "threads must be an integer from 1 to 256 or 'auto', got 0"),
         ({"threads": 1.5}, UsageError, "got 1.5"),
         ({"context": 999}, UsageError, "context must be at most the model's 320, got 999"),
         ({"kv_memory": 1}, CapacityError, "a context of 256 tokens needs"),
@@ -134,6 +134,7 @@ def test_template_that_refuses_reaches_the_caller(tiny):
 def test_check_resolves_without_packing(tiny):
     result = swiftsure.check(tiny, "exact", threads=1)
     assert result.active
+    assert result.to_dict()["threads"]["decided_by"] == "request"
     assert result.reason is None
     assert result.activation.levers == ("speculation", "prefix_cache", "batching", "chunked_prefill")
     assert result.memory.context == 320

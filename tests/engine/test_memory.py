@@ -90,31 +90,24 @@ def test_what_is_no_size_is_refused(text):
         parse_bytes(text)
 
 
-def write(root: Path, **files: str) -> None:
+def look(root: Path, **files: str) -> Available:
     for name, text in files.items():
         path = root / name.replace("__", "/").replace("_dot_", ".")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
+    return available_memory(root)
 
 
-def look(root: Path) -> Available:
-    return available_memory(root / "meminfo", root / "self", root / "cgroup")
+def test_the_smaller_of_system_and_cgroup_is_available(tmp_path):
+    found = look(tmp_path, proc__meminfo="MemTotal: 9 kB\nMemAvailable:    8000 kB\n", proc__self__cgroup="0::/a\n")
+    assert found == Available(bytes=8_192_000, limited_by="system")
+    group = {"sys__fs__cgroup__a__memory_dot_max": "5000000", "sys__fs__cgroup__a__memory_dot_current": "4000000"}
+    found = look(tmp_path, **group, sys__fs__cgroup__a__memory_dot_stat="anon 5\ninactive_file 2000000\n")
+    assert found == Available(bytes=3_000_000, limited_by="cgroup")
 
 
-def test_a_cgroup_limit_counts_and_droppable_page_cache_does_not(tmp_path):
-    write(tmp_path, meminfo="MemTotal: 9 kB\nMemAvailable:    8000 kB\n", self="0::/a/b\n")
-    assert look(tmp_path) == Available(bytes=8_192_000, limited_by="system")
-    write(tmp_path, cgroup__a__memory_dot_max="5000000\n", cgroup__a__memory_dot_current="4000000\n")
-    write(tmp_path, cgroup__a__memory_dot_stat="anon 5\ninactive_file 2000000\n", cgroup__a__b__memory_dot_max="max\n")
-    assert look(tmp_path) == Available(bytes=3_000_000, limited_by="cgroup")
-
-
-def test_version_1_groups_count_and_their_no_limit_does_not(tmp_path):
-    write(tmp_path, meminfo="MemAvailable:    8000 kB\n", self="4:cpu,memory:/x\n")
-    write(tmp_path, cgroup__memory__memory_dot_limit_in_bytes=str(1 << 62), cgroup__memory__memory_dot_usage_in_bytes="5")
-    assert look(tmp_path).limited_by == "system"
-    write(tmp_path, cgroup__memory__x__memory_dot_limit_in_bytes="1000", cgroup__memory__x__memory_dot_usage_in_bytes="400")
-    assert look(tmp_path) == Available(bytes=600, limited_by="cgroup")
+def test_a_system_that_does_not_say_is_taken_for_a_small_one(tmp_path):
+    assert look(tmp_path) == Available(bytes=4 << 30, limited_by="system")
 
 
 def test_this_machine_states_its_memory():

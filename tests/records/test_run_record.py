@@ -42,8 +42,8 @@ def test_record_comes_back_from_its_file(tmp_path: Path) -> None:
 
 def test_keys_of_a_record_are_stable() -> None:
     assert list(record().to_dict()) == [
-        "schema", "created", "command", "arguments", "status", "mode", "numerics", "isa", "threads", "pins", "machine", "levers",
-        "phases_s", "peak_rss_bytes", "results",
+        "schema", "created", "command", "arguments", "status", "mode", "numerics", "isa", "threads", "thread_choice", "pins", "machine",
+        "levers", "phases_s", "peak_rss_bytes", "results",
     ]  # fmt: skip
 
 

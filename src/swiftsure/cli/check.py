@@ -71,7 +71,7 @@ def _print_result(result: CheckResult) -> None:
     pairs |= {"source": result.pins["source"], "weights": f"sha256:{result.pins['sha256']}"}
     if result.activation is not None:
         planned = result.activation
-        pairs |= {"numerics": planned.numerics, "isa": planned.isa, "threads": str(planned.threads)}
+        pairs |= {"numerics": planned.numerics, "isa": planned.isa, "threads": result.thread_choice.reason if result.thread_choice else ""}
         pairs |= {"levers": ", ".join(planned.levers) or "none"}
         if planned.levers_off:
             pairs["levers off"] = ", ".join(planned.levers_off)

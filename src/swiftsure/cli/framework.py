@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import Any
 
 import typer
@@ -19,9 +20,9 @@ class BrokenPipe(Exception):  # noqa: N818 - an ending, not a mistake
     """Whoever read standard output has gone."""
 
 
-def option(*names: str, help: str, metavar: str | None = None, section: str = "Options") -> Any:
+def option(*names: str, help: str, metavar: str | None = None, section: str = "Options", parser: Callable[[str], Any] | None = None) -> Any:
     """An option of the help section ``section``; its default is stated in ``help``."""
-    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=section, show_default=False)
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=section, show_default=False, parser=parser)
 
 
 class PlainCommand(TyperCommand):

@@ -43,8 +43,27 @@ WithoutOption = Annotated[
     ),
 ]
 OfflineOption = Annotated[bool, option("--offline", section=MODEL, help="Use what is cached; never reach for the network.")]
+
+
+def _threads(value: str) -> int | None:
+    """A number, or None for auto."""
+    if value == "auto":
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise typer.BadParameter(f"must be a number or auto, got {value!r}") from None
+
+
 ThreadsOption = Annotated[
-    int | None, option("--threads", metavar="N", section=MACHINE, help="Compute threads. Default: the physical cores this process may use.")
+    int | None,
+    option(
+        "--threads",
+        metavar="N",
+        section=MACHINE,
+        parser=_threads,
+        help="Compute threads. Default: auto, by cores, affinity, quota and busy neighbours; check explains the choice.",
+    ),
 ]
 ContextOption = Annotated[
     int | None,

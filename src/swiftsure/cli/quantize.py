@@ -65,7 +65,7 @@ def quantize(
     if kind is None and head is None and embedding is None:
         raise UsageError("nothing to do: give --type, --head or --embedding")
     from swiftsure import __version__
-    from swiftsure.engine.threads import default_threads
+    from swiftsure.engine.threads import choose_threads
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.quantize_file import quantize_file
 
@@ -81,7 +81,7 @@ def quantize(
             method=method,
             requantize=requantize,
             force=force,
-            threads=default_threads() if threads is None else threads,
+            threads=choose_threads(threads).threads,
             version=__version__,
             progress=progress,
         )

@@ -24,6 +24,7 @@ from swiftsure.engine.sampling import SamplingFields, SamplingParams
 from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
 
 if TYPE_CHECKING:
+    from swiftsure.engine.threads import ThreadChoice
     from swiftsure.models.model import Model
 
 Sampling = SamplingParams | Sequence[SamplingParams] | None
@@ -47,6 +48,7 @@ class LLM:
         memory: MemoryPlan,
         load_phases: Mapping[str, float],
         load_notes: Sequence[str] = (),
+        thread_choice: ThreadChoice | None = None,
     ) -> None:
         self.model = model
         self.backend = backend
@@ -54,6 +56,7 @@ class LLM:
         self.memory = memory
         self.load_phases = dict(load_phases)
         self.load_notes = tuple(load_notes)
+        self.thread_choice = thread_choice
         self._engine = engine
         self._numerics, self._isa, self._threads = backend.numerics, backend.isa, backend.threads  # still known once closed
         self._levers_off = tuple(levers_off)

@@ -14,7 +14,8 @@ from swiftsure.engine.activation import Activation, lever_states, require_availa
 from swiftsure.engine.evidence import Evidence
 from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
-from swiftsure.errors import CapacityError, NotActiveError, UsageError
+from swiftsure.engine.threads import AUTO, NeighbourLook, ThreadChoice, check_threads, choose_threads
+from swiftsure.errors import CapacityError, NotActiveError
 from swiftsure.models.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 256  # rows a pass: the "large passes" in which prompts are read
 MAX_LOGIT_ROWS = 32
-MAX_THREADS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Plan:
     levers: tuple[str, ...]
     levers_off: tuple[str, ...]
     isa: str
-    threads: int
+    threads: ThreadChoice
     schedule: Schedule
     memory: MemoryPlan
 
@@ -56,6 +56,7 @@ class CheckResult:
     schedule: tuple[StepCost, ...]  # of decoding one token at the start of the context
     bytes_per_token: int  # weights only; the cache adds memory.kv_bytes_per_token for each position before
     advice: tuple[str, ...]
+    thread_choice: ThreadChoice | None
     start: str  # where a load would take its packed weights from
     pins: dict[str, Any] = field(default_factory=dict)
 
@@ -69,6 +70,7 @@ class CheckResult:
             "memory": self.memory.to_dict() if self.memory else None,
             "bytes_per_token": self.bytes_per_token,
             "advice": list(self.advice),
+            "threads": self.thread_choice.to_dict() if self.thread_choice else None,
             "start": self.start,
             "schedule": [asdict(cost) for cost in self.schedule],
         }
@@ -91,7 +93,7 @@ def load(
     model: str | Path,
     *,
     mode: str | None = None,
-    threads: int | None = None,
+    threads: int | str | None = AUTO,
     context: int | None = None,
     kv_memory: int | str | None = None,
     isa: str | None = None,
@@ -103,7 +105,8 @@ def load(
     """Loads a model in a mode.
 
     model: a name of the catalogue, a path, or ``hf:org/name``. mode: ``default`` or ``exact``; None: ``SWIFTSURE_MODE``, else ``default``.
-    threads: None: the physical cores that this process may use. context: most tokens of a request; None: the model's, or what fits memory.
+    threads: a number, or "auto" (None is the same): chosen by cores, affinity, quota and neighbours, see engine/threads.py.
+    context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
     without: levers to leave off. offline: never touch the network. cache: read packed weights that an earlier load kept and keep what
     is packed (checked, bounded in size: see engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all
@@ -114,12 +117,13 @@ def load(
     mode = resolve_mode(mode)
     require_available(mode)
     active_levers(mode_spec(mode), without)
-    phases = Phases()
+    check_threads(threads)
+    phases, look = Phases(), NeighbourLook()
     with phases.timed("resolve_s"):
         opened = _open(model, offline=offline, progress=progress)
     try:
         with phases.timed("plan_s"):
-            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
+            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, look=look)
         with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
             backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
@@ -140,7 +144,7 @@ def check(
     model: str | Path,
     mode: str | None = None,
     *,
-    threads: int | None = None,
+    threads: int | str | None = AUTO,
     context: int | None = None,
     kv_memory: int | str | None = None,
     isa: str | None = None,
@@ -155,11 +159,13 @@ def check(
 
     mode = resolve_mode(mode)
     active_levers(mode_spec(mode), without)
+    check_threads(threads)
+    look = NeighbourLook()
     with _open(model, offline=offline, progress=progress) as opened:
         plan, reason = None, None
         try:
             require_available(mode)
-            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without)
+            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, look=look)
         except (NotActiveError, CapacityError) as error:
             reason = str(error)
         schedule = opened.schedule()
@@ -175,6 +181,7 @@ def check(
             schedule=costs,
             bytes_per_token=bytes_per_token,
             advice=_advice(bytes_per_token, kv_bytes_per_position(schedule), opened.config.context_length),
+            thread_choice=plan.threads if plan else None,
             start=_start(files.sha256, cache=cache),
             pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
         )
@@ -184,13 +191,14 @@ def make_plan(
     model: Model,
     mode: str,
     *,
-    threads: int | None = None,
+    threads: int | str | None = AUTO,
     context: int | None = None,
     kv_memory: int | str | None = None,
     isa: str | None = None,
     without: Iterable[str] = (),
+    look: NeighbourLook | None = None,
 ) -> Plan:
-    """Decides; allocates nothing. Raises as :func:`load`."""
+    """Decides; allocates nothing. ``look``: at other processes, begun before the model was opened. Raises as :func:`load`."""
     from swiftsure import kernels
     from swiftsure.engine.cpu import require_runnable
 
@@ -214,7 +222,7 @@ def make_plan(
         levers=levers,
         levers_off=levers_off,
         isa=kernels.resolve_isa(isa),
-        threads=_threads(threads),
+        threads=choose_threads(threads, look=look),
         schedule=schedule,
         memory=memory,
     )
@@ -249,6 +257,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         memory=plan.memory,
         load_phases=phases.seconds,
         load_notes=notes,
+        thread_choice=plan.threads,
     )
 
 
@@ -270,7 +279,7 @@ def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progr
             plan.schedule,
             model.tensors,
             isa=plan.isa,
-            threads=plan.threads,
+            threads=plan.threads.threads,
             kv_blocks=plan.memory.kv_blocks,
             max_rows=MAX_ROWS,
             max_logit_rows=MAX_LOGIT_ROWS,
@@ -303,16 +312,6 @@ def _advice(weight_bytes: int, kv_bytes: int, context: int) -> tuple[str, ...]:
     return (*modes, limit)
 
 
-def _threads(threads: int | None) -> int:
-    from swiftsure.engine.threads import default_threads
-
-    if threads is None:
-        return default_threads()
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
-        raise UsageError(f"threads must be an integer from 1 to {MAX_THREADS}, got {threads!r}")
-    return threads
-
-
 def _planned_activation(model: Model, plan: Plan) -> Activation:
     from swiftsure import kernels
 
@@ -322,7 +321,7 @@ def _planned_activation(model: Model, plan: Plan) -> Activation:
         weights_sha256=model.files.sha256,
         numerics=kernels.NUMERICS,
         isa=plan.isa,
-        threads=plan.threads,
+        threads=plan.threads.threads,
         levers=plan.levers,
         levers_off=plan.levers_off,
         lever_states=lever_states(plan.levers, plan.levers_off, Evidence()),

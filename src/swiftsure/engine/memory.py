@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from swiftsure.engine.threads import cgroup_folders
+from swiftsure import machine
 from swiftsure.errors import CapacityError, UsageError
 from swiftsure.kernels import KV_BLOCK_SIZE
 from swiftsure.models.model import kv_bytes_per_position
@@ -122,12 +122,9 @@ def plan_memory(
     )
 
 
-def available_memory(
-    meminfo: Path = Path("/proc/meminfo"), proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")
-) -> Available:
+def available_memory(root: Path = machine.ROOT) -> Available:
     """The smaller of what the system has available and what this process's cgroups leave."""
-    system = _meminfo_available(meminfo)
-    group = _cgroup_available(proc, mount)
+    system, group = machine.memory_bytes("MemAvailable", root), machine.cgroup_memory_left(root)
     if group is not None and (system is None or group < system):
         return Available(bytes=group, limited_by="cgroup")
     return Available(bytes=system if system is not None else _UNSTATED_BYTES, limited_by="system")
@@ -139,46 +136,6 @@ def _asked_context(context: int, model_context: int) -> int:
     if context > model_context:
         raise UsageError(f"context must be at most the model's {model_context}, got {context}")
     return context
-
-
-def _meminfo_available(file: Path) -> int | None:
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(file), re.MULTILINE)
-    return int(match[1]) * 1024 if match else None
-
-
-def _cgroup_available(proc: Path, mount: Path) -> int | None:
-    """What the tightest group (version 2, then version 1) leaves; page cache that can be dropped counts as available."""
-    left = []
-    for line in _read(proc).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            left += [_left(group, "memory.max", "memory.current", "inactive_file") for group in cgroup_folders(mount, path)]
-        elif "memory" in controllers.split(","):
-            groups = cgroup_folders(mount / "memory", path)
-            left += [_left(group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file") for group in groups]
-    stated = [size for size in left if size is not None]
-    return min(stated) if stated else None
-
-
-def _left(group: Path, limit_file: str, used_file: str, droppable: str) -> int | None:
-    limit, used = _number(group / limit_file), _number(group / used_file)
-    if limit is None or used is None or limit >= 1 << 60:  # version 1 writes a huge number for "no limit"
-        return None
-    found = re.search(rf"^{droppable} (\d+)$", _read(group / "memory.stat"), re.MULTILINE)
-    return max(0, limit - used + (int(found[1]) if found else 0))
-
-
-def _number(file: Path) -> int | None:
-    text = _read(file).strip()
-    return int(text) if text.isdecimal() else None  # not there, or "max"
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""  # not there: this system states no such limit
 
 
 def _reason(context: int, model_context: int, limited_by: str, kv_bytes: int, limit: int) -> str:

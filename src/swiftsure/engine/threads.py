@@ -1,76 +1,126 @@
-"""How many threads a program should use here: physical cores that this process may really have."""
+"""How many threads a program should use here, and why."""
 
 from __future__ import annotations
 
-import os
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+from swiftsure import machine
+from swiftsure.errors import UsageError
+
+AUTO = "auto"
+MAX_THREADS = 256
+LOOK_S = 0.05  # the clock of /proc/stat ticks every 10 ms
+_WHOLE = 0.9  # of a processor: less than this is not a neighbour that stays
+# What a core is worth while threads of a pass wait for one that shares its core: on two cores beside one busy process two threads decoded
+# 0.85 times as fast as one, though they had 1.5 cores; beside two 0.96 times, beside four 1.45 times.
+_SHARED_WORTH = 0.57
 
 
-def default_threads() -> int:
-    """Physical cores in this process's affinity mask, no more than the whole CPUs of its cgroup quota, at least 1.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadChoice:
+    """A number of threads, what was seen, and which limit decided."""
 
-    Hyperthreads share the units that matmuls keep busy, and threads beyond a container's quota are throttled in the middle of a pass.
+    threads: int
+    decided_by: str  # "request", "cores", "affinity", "quota", "neighbours" or "limit"
+    reason: str  # one line
+    logical_cpus: int
+    allowed_cpus: int
+    cores: int  # behind the allowed ones
+    quota_cpus: float | None
+    others_busy_cpus: float | None  # of the allowed ones, kept busy by other processes while a model was being opened
+    load_average: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class NeighbourLook:
+    """How busy other processes keep the processors that this one may use, between its making and :meth:`busy_cpus`."""
+
+    def __init__(self, cpus: frozenset[int] | None = None, root: Path = machine.ROOT) -> None:
+        self._cpus = machine.allowed_cpus() if cpus is None else cpus
+        self._root = root
+        self._since = self._now()
+
+    def busy_cpus(self) -> float | None:
+        """Waits until the look is ``LOOK_S`` long. None where the system does not tell."""
+        time.sleep(max(0.0, self._since[0] + LOOK_S - time.perf_counter()))
+        (began, own_before, busy_before), (ended, own, busy) = self._since, self._now()
+        if busy is None or busy_before is None:
+            return None
+        return max(0.0, busy - busy_before - (own - own_before)) / (ended - began)
+
+    def _now(self) -> tuple[float, float, float | None]:
+        return time.perf_counter(), time.process_time(), machine.busy_seconds(self._cpus, self._root)
+
+
+def check_threads(threads: int | str | None) -> int | None:
+    """A number of threads as asked for; None for ``"auto"`` and None. Raises UsageError."""
+    if threads is None or threads == AUTO:
+        return None
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= MAX_THREADS:
+        raise UsageError(f"threads must be an integer from 1 to {MAX_THREADS} or 'auto', got {threads!r}")
+    return threads
+
+
+def choose_threads(
+    threads: int | str | None = AUTO, *, look: NeighbourLook | None = None, cpus: frozenset[int] | None = None, root: Path = machine.ROOT
+) -> ThreadChoice:
+    """What was asked for, or with ``"auto"``: the physical cores that this process may use, no more than the whole CPUs of its cgroup
+    quota, less those that others keep busy, at least 1.
+
+    Hyperthreads share the units that matmuls keep busy; threads beyond a container's quota are throttled in the middle of a pass. Few cores
+    that other processes keep busy are left to them, since a pass waits for its slowest thread; where most are busy a thread a core has the
+    larger share. Without ``look`` neighbours are not asked for. Raises UsageError.
     """
-    allowed = _allowed_cpus()
-    cores = physical_cores(allowed)
-    quota = cgroup_cpus()
-    return max(1, cores if quota is None else min(cores, int(quota)))
+    asked = check_threads(threads)
+    allowed = machine.allowed_cpus() if cpus is None else cpus
+    logical = len(_cpu_folders(root)) or len(allowed)
+    cores, quota = machine.physical_cores(allowed, root), machine.cgroup_cpus(root)
+    busy = look.busy_cpus() if look is not None and asked is None else None
+    load = machine.load_average(root)
+    chosen, decided_by = max(1, min(cores, MAX_THREADS)), "affinity" if len(allowed) < logical else "cores"
+    if cores > MAX_THREADS:
+        decided_by = "limit"
+    if quota is not None and int(quota) < chosen:
+        chosen, decided_by = max(1, int(quota)), "quota"
+    # A neighbour that stays: it fills the look, and the last minute knows of it too. A short one must not decide for a long run.
+    steady = min(busy, load) if busy is not None and load is not None else 0.0
+    left = cores - int(steady + 1 - _WHOLE)
+    if 1 <= left < chosen and cores - steady >= _SHARED_WORTH * (cores - steady / 2):
+        chosen, decided_by = left, "neighbours"
+    if asked is not None:
+        chosen, decided_by = asked, "request"
+    return ThreadChoice(
+        threads=chosen,
+        decided_by=decided_by,
+        reason=_reason(chosen, decided_by, len(allowed), logical, cores, quota, busy),
+        logical_cpus=logical,
+        allowed_cpus=len(allowed),
+        cores=cores,
+        quota_cpus=quota,
+        others_busy_cpus=None if busy is None else round(busy, 2),
+        load_average=load,
+    )
 
 
-def physical_cores(cpus: set[int], root: Path = Path("/sys/devices/system/cpu")) -> int:
-    """Distinct cores behind the logical ``cpus``; a CPU whose topology is not stated counts as a core of its own."""
-    return len({_core_of(cpu, root) for cpu in cpus})
+def _reason(chosen: int, decided_by: str, allowed: int, logical: int, cores: int, quota: float | None, busy: float | None) -> str:
+    decided = {
+        "request": "as asked",
+        "cores": "a thread a core",
+        "affinity": "a thread a core that this process may use",
+        "quota": "the whole CPUs of the cgroup's quota",
+        "neighbours": "cores that others keep busy are left to them",
+        "limit": f"at most {MAX_THREADS}",
+    }[decided_by]
+    seen = [f"{cores} cores behind {allowed} of {logical} CPUs", "no quota" if quota is None else f"quota {quota:g} CPUs"]
+    if busy is not None:
+        seen.append(f"others keep {busy:.1f} CPUs busy")
+    return f"{chosen}, {decided} ({', '.join(seen)})"
 
 
-def cgroup_cpus(proc: Path = Path("/proc/self/cgroup"), mount: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """CPUs that the tightest quota of this process's cgroups allows (version 2, then version 1); None without one."""
-    limits = []
-    for line in _read(proc).splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers == "":
-            limits += [_quota_v2(group / "cpu.max") for group in cgroup_folders(mount, path)]
-        elif "cpu" in controllers.split(","):
-            for base in (mount / "cpu", mount / controllers):
-                limits += [_quota_v1(group) for group in cgroup_folders(base, path)]
-    stated = [limit for limit in limits if limit is not None]
-    return min(stated) if stated else None
-
-
-def _allowed_cpus() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
-
-
-def _core_of(cpu: int, root: Path) -> tuple[str, ...]:
-    topology = root / f"cpu{cpu}" / "topology"
-    package, core = _read(topology / "physical_package_id").strip(), _read(topology / "core_id").strip()
-    return (package, core) if core else ("cpu", str(cpu))
-
-
-def cgroup_folders(mount: Path, path: str) -> list[Path]:
-    """The cgroup and all groups above it. Inside a container the path may not exist below the mount; then the mount is the group."""
-    parts = [part for part in path.split("/") if part not in ("", "..")]
-    return [mount.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1)]
-
-
-def _quota_v2(file: Path) -> float | None:
-    fields = _read(file).split()
-    if len(fields) != 2 or fields[0] == "max":
-        return None
-    return int(fields[0]) / int(fields[1])
-
-
-def _quota_v1(group: Path) -> float | None:
-    quota, period = _read(group / "cpu.cfs_quota_us").strip(), _read(group / "cpu.cfs_period_us").strip()
-    if not quota or not period or int(quota) <= 0:
-        return None
-    return int(quota) / int(period)
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
-        return ""  # not there: this system states no such limit
+def _cpu_folders(root: Path) -> list[Path]:
+    return [path for path in (root / "sys/devices/system/cpu").glob("cpu[0-9]*") if path.name[3:].isdecimal()]

@@ -9,6 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from swiftsure import machine
+
 FLAGS_THAT_MATTER = (
     "sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512_vnni", "avx512_bf16",
     "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
@@ -51,26 +53,25 @@ class MachineFacts:
         return asdict(self)
 
 
-def read_machine(root: Path = Path("/")) -> MachineFacts:
+def read_machine(root: Path = machine.ROOT) -> MachineFacts:
     """Reads the facts from ``/proc`` and ``/sys`` under ``root`` (another folder only in tests)."""
-    cpuinfo = _text(root / "proc/cpuinfo") or ""
+    cpuinfo = machine.read_text(root / "proc/cpuinfo")
     flags = set((_cpuinfo_field(cpuinfo, "flags") or _cpuinfo_field(cpuinfo, "Features") or "").split())
     logical = os.cpu_count() or 1
-    cpus, memory = _cgroup_limits(root)
     return MachineFacts(
         cpu_model=_cpuinfo_field(cpuinfo, "model name") or platform.processor() or platform.machine(),
         architecture=platform.machine(),
         cpu_flags=tuple(flag for flag in FLAGS_THAT_MATTER if flag in flags),
         logical_cpus=logical,
         physical_cores=_physical_cores(cpuinfo),
-        usable_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical,
-        cgroup_cpus=cpus,
-        memory_bytes=_meminfo_bytes(_text(root / "proc/meminfo") or "", "MemTotal"),
-        cgroup_memory_bytes=memory,
+        usable_cpus=len(machine.allowed_cpus()),
+        cgroup_cpus=machine.cgroup_cpus(root),
+        memory_bytes=machine.memory_bytes("MemTotal", root),
+        cgroup_memory_bytes=machine.cgroup_memory_limit(root),
         caches=_caches(root / "sys/devices/system/cpu/cpu0/cache"),
         hypervisor="hypervisor" in flags,
         system=f"{platform.system()} {platform.release()}",
-        transparent_huge_pages=_chosen(_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
+        transparent_huge_pages=_chosen(machine.read_text(root / "sys/kernel/mm/transparent_hugepage/enabled")),
         load_average=os.getloadavg() if hasattr(os, "getloadavg") else None,
         python=platform.python_version(),
         libraries=library_versions(LIBRARIES),
@@ -93,14 +94,7 @@ def peak_rss_bytes(process: str = "self") -> int | None:
 
     ``getrusage`` will not do: on Linux its figure survives exec, so a child reports its parent's size.
     """
-    return _meminfo_bytes(_text(Path("/proc") / process / "status") or "", "VmHWM")
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return None
+    return machine.memory_bytes("VmHWM", file=f"proc/{process}/status")
 
 
 def _cpuinfo_field(cpuinfo: str, name: str) -> str | None:
@@ -120,45 +114,19 @@ def _physical_cores(cpuinfo: str) -> int | None:
     return len(cores) or None
 
 
-def _meminfo_bytes(text: str, name: str) -> int | None:
-    value = _cpuinfo_field(text, name)
-    if value is None or not value.endswith(" kB"):
-        return None
-    return int(value.removesuffix(" kB")) * 1024
-
-
-def _cgroup_limits(root: Path) -> tuple[float | None, int | None]:
-    """The tightest processor quota and memory limit over the process's cgroup (version 2) and its ancestors."""
-    cpus: list[float] = []
-    memory: list[int] = []
-    base = root / "sys/fs/cgroup"
-    own = next((line[3:] for line in (_text(root / "proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "/")
-    folder = base / own.lstrip("/")
-    for place in (folder, *folder.parents):
-        if not place.is_relative_to(base):
-            break
-        quota = (_text(place / "cpu.max") or "").split()
-        if len(quota) == 2 and quota[0].isdigit() and int(quota[1]) > 0:
-            cpus.append(int(quota[0]) / int(quota[1]))
-        limit = _text(place / "memory.max") or ""
-        if limit.isdigit():
-            memory.append(int(limit))
-    return min(cpus, default=None), min(memory, default=None)
-
-
 def _caches(folder: Path) -> tuple[Cache, ...]:
     caches = []
     for index in sorted(folder.glob("index*")) if folder.is_dir() else ():
-        size, level, kind = _text(index / "size") or "", _text(index / "level") or "", _text(index / "type") or ""
+        size, level, kind = machine.read_text(index / "size"), machine.read_text(index / "level"), machine.read_text(index / "type")
         if not (size.endswith("K") and size[:-1].isdigit() and level.isdigit()):
             continue
-        shared_by = _text(index / "shared_cpu_list") or ""
+        shared_by = machine.read_text(index / "shared_cpu_list")
         caches.append(Cache(level=int(level), kind=kind.lower(), size_bytes=int(size[:-1]) * 1024, shared_by=shared_by))
     return tuple(caches)
 
 
-def _chosen(setting: str | None) -> str | None:
+def _chosen(setting: str) -> str | None:
     """The bracketed word of ``always [madvise] never``."""
-    if setting is None or "[" not in setting:
-        return setting
+    if "[" not in setting:
+        return setting or None
     return setting.partition("[")[2].partition("]")[0]

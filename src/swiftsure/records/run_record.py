@@ -43,6 +43,7 @@ class RunRecord:
     phases_s: Mapping[str, float]
     peak_rss_bytes: int | None
     results: Mapping[str, Any]
+    thread_choice: Mapping[str, Any] | None = None  # what was seen of processors, and which limit decided
     arguments: Sequence[str] = ()
     created: str = field(default_factory=utc_now)
 
@@ -57,6 +58,7 @@ class RunRecord:
             "numerics": self.numerics,
             "isa": self.isa,
             "threads": self.threads,
+            "thread_choice": None if self.thread_choice is None else dict(self.thread_choice),
             "pins": dict(self.pins),
             "machine": self.machine.to_dict(),
             "levers": {name: dict(evidence) for name, evidence in self.levers.items()},

@@ -13,6 +13,7 @@ from typing import Any
 
 from swiftsure.engine.llm import LLM
 from swiftsure.engine.profile import Case, CaseTimes, GenerationTimes, Profiler
+from swiftsure.engine.threads import ThreadChoice
 from swiftsure.models.costs import StepCost
 from swiftsure.records.arithmetic_peak import ArithmeticPeak, measure_arithmetic_peak
 from swiftsure.records.machine import peak_rss_bytes, read_machine
@@ -151,6 +152,7 @@ class ProfileResult:
     peaks: tuple[ArithmeticPeak, ...]
     load_s: float
     wall_s: float
+    thread_choice: ThreadChoice | None = None
     machine: Any = field(default_factory=read_machine)
 
     def to_dict(self) -> dict[str, Any]:
@@ -171,6 +173,7 @@ class ProfileResult:
             numerics=facts["numerics"],
             isa=facts["isa"],
             threads=facts["threads"],
+            thread_choice=self.thread_choice.to_dict() if self.thread_choice else None,
             pins=self.pins,
             machine=self.machine,
             levers=facts["levers"],
@@ -218,6 +221,7 @@ def profile(
         peaks=peaks,
         load_s=sum(llm.load_phases.values()),
         wall_s=time.perf_counter() - began,
+        thread_choice=llm.thread_choice,
     )
 
 
@@ -262,14 +266,14 @@ def summarise(times: CaseTimes, limits: Limits, generation: GenerationTimes | No
         untimed_median_s=times.untimed_median_s,
         timed_median_s=times.timed_median_s,
         repeats=times.repeats,
-        threads=inside.threads,
+        threads=tuple(zip(inside.work_s.sum(axis=1).tolist(), inside.wait_s.sum(axis=1).tolist(), strict=True)),
         bandwidth=bandwidth,
     )
 
 
 def _operation_rows(times: CaseTimes, limits: Limits) -> Iterable[Row]:
     """One row per piece, in the order of the work; a part of an operation has no cost of its own."""
-    work, wait = times.times.work_s.tolist(), times.times.wait_s.tolist()
+    work, wait = times.times.work_s.mean(axis=0).tolist(), times.times.wait_s.mean(axis=0).tolist()
     for piece, work_s, wait_s in zip(times.pieces, work, wait, strict=True):
         costs = [one[piece.op] for one in times.costs] if piece.whole else []
         seconds = [limits.seconds(cost) for cost in costs]
@@ -303,9 +307,8 @@ def _fold(name: str, rows: Sequence[Row]) -> Row:
 
 
 def _around(times: CaseTimes, kinds: Sequence[Row], generation: GenerationTimes | None) -> Iterable[Row]:
-    """Waiting, what others took, and what lies outside the stages and outside the pass."""
+    """Waiting, and what lies outside the stages and outside the pass."""
     yield Row(name="barriers+idle", work_s=sum(row.wait_s for row in kinds))
-    yield Row(name="interrupted", work_s=times.times.interrupted_s)
     yield Row(name="plan+call", work_s=times.times.call_s + times.call_s)
     if times.case.kind == "decode" and generation is not None and times.sampling_s is not None:
         yield Row(name="sampling", work_s=times.sampling_s)

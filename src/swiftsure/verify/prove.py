@@ -8,21 +8,21 @@ Then the timing: modes alternate prompt by prompt, with every store cleared befo
 
 from __future__ import annotations
 
-import signal
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.engine.activation import not_active_line
 from swiftsure.engine.modes import MODES, mode_spec
+from swiftsure.engine.threads import NeighbourLook, ThreadChoice, choose_threads
 from swiftsure.errors import SwiftsureError, UsageError
 from swiftsure.records.machine import read_machine
 from swiftsure.records.run_record import utc_now
+from swiftsure.signals import terminate_as_interrupt
 from swiftsure.verify.builtin import builtin_workload
 from swiftsure.verify.client import WORKER
 from swiftsure.verify.mode_run import BASE, ModeRun, check_modes, start_worker
@@ -58,6 +58,7 @@ class ProveOptions:
     offline: bool = False
     cache: bool = True
     upstream: bool = False
+    thread_choice: ThreadChoice | None = None  # made once, by prove: all workers run with the same threads
     arguments: tuple[str, ...] = ()  # the command line, for the run record
 
     def __post_init__(self) -> None:
@@ -83,27 +84,16 @@ def prove(options: ProveOptions, *, console: Console | None = None, worker: Sequ
     prompts cannot be used, on Ctrl-C and on SIGTERM; a mode other than default that breaks is a verdict, not an exception.
     """
     began = time.perf_counter()
+    choice = choose_threads(options.threads, look=NeighbourLook())
+    options = replace(options, threads=choice.threads, thread_choice=choice)
     prompts = options.workload()
     if options.upstream:
         require_upstream()
     try:
-        with _terminate_as_interrupt(), Screen(console) as screen, ExitStack() as stack:
+        with terminate_as_interrupt(), Screen(console) as screen, ExitStack() as stack:
             return _prove(options, prompts, screen, stack, worker, began)
     except KeyboardInterrupt:
         raise SwiftsureError("interrupted: the workers were ended, and nothing was proved") from None
-
-
-@contextmanager
-def _terminate_as_interrupt() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: with its workers ended and its files gone. Only the main thread may arrange that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _prove(

@@ -112,6 +112,7 @@ class ProveResult:
             numerics=str(self.settings["numerics"]),
             isa=str(self.settings["isa"]),
             threads=int(self.settings["threads"]),
+            thread_choice=self.settings.get("thread_choice"),
             pins=self.pins,
             machine=self.machine,
             levers=ran[-1].levers,

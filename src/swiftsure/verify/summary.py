@@ -87,6 +87,7 @@ def summarise(
             "numerics": base.loaded["numerics"],
             "isa": base.loaded["isa"],
             "threads": base.loaded["threads"],
+            "thread_choice": options.thread_choice.to_dict() if options.thread_choice else None,
             "full": options.full,
             "rounds": options.rounds,
             "time_budget_s": options.time_budget_s,
