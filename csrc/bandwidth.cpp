@@ -15,14 +15,18 @@ namespace swiftsure {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kLine = 64, kAhead = 5 << 10;
 constexpr double kArithmeticSeconds = 5e-3;
 
-// Eight running sums, so that no addition waits for the one before it; the sum keeps the loads from being optimized away.
+// Eight running sums, so that no addition waits for the one before it; the sum keeps the loads from being optimized away. Asking for lines
+// ahead, as the kernels do, reads a third more on the machine where it was tried, within 4 % of 512-bit loads: without, kernels passed the
+// wall that they were held against.
 uint64_t sum_words(const uint64_t* words, std::size_t count) {
     uint64_t sums[8] = {};
-    for (std::size_t i = 0; i + 8 <= count; i += 8)
+    for (std::size_t i = 0; i + 8 <= count; i += 8) {
+        __builtin_prefetch(reinterpret_cast<const char*>(words + i) + kAhead);
         for (int lane = 0; lane < 8; ++lane) sums[lane] += words[i + lane];
+    }
     uint64_t sum = 0;
     for (uint64_t lane : sums) sum += lane;
     return sum;

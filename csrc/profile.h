@@ -40,6 +40,12 @@ class Profile {
     void end() { wall_ = now(); }
 
     int64_t now() const { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - began_).count(); }
+    // When the chunk begins that a thread takes up now: where its last one of the stage ended, so that the clock is read once a chunk and
+    // claiming counts as work.
+    int64_t start(int32_t thread, int32_t stage) const {
+        const Share& share = lines_[static_cast<size_t>(thread)].shares[static_cast<size_t>(stage)];
+        return share.chunks == 0 ? now() : share.last;
+    }
     void add_work(int32_t thread, int64_t piece, int64_t nanoseconds) {
         lines_[static_cast<size_t>(thread)].work[static_cast<size_t>(piece)] += nanoseconds;
     }

@@ -144,7 +144,7 @@ void Program::run_chunk(void* program, int32_t stage_index, int32_t chunk, int32
 void Program::time_chunk(void* program, int32_t stage_index, int32_t chunk, int32_t thread) {
     Program& self = *static_cast<Program*>(program);
     const Stage& stage = self.stages_[static_cast<size_t>(stage_index)];
-    const int64_t piece = self.stage_pieces_[static_cast<size_t>(stage_index)], begin = self.profile_->now();
+    const int64_t piece = self.stage_pieces_[static_cast<size_t>(stage_index)], begin = self.profile_->start(thread, stage_index);
     int64_t end = begin;
     const auto lap = [&](size_t op) {
         const int64_t now = self.profile_->now();
