@@ -19,23 +19,23 @@ int64_t checked_product(int64_t a, int64_t b) {
 
 }  // namespace
 
-KVCache::KVCache(int64_t layers, int64_t kv_heads, int64_t head_dim, int64_t block_size, int64_t blocks)
-    : layers_(layers), kv_heads_(kv_heads), head_dim_(head_dim), block_size_(block_size), blocks_(blocks) {
+KVCache::KVCache(int64_t layers, int64_t kv_heads, int64_t head_dim, int64_t block_size, int64_t blocks, int64_t bits)
+    : layers_(layers), kv_heads_(kv_heads), head_dim_(head_dim), block_size_(block_size), blocks_(blocks), bits_(bits) {
     require(layers >= 1, "layers must be at least 1", layers);
     require(kv_heads >= 1, "kv_heads must be at least 1", kv_heads);
     require(head_dim >= 16 && head_dim <= 256 && head_dim % 16 == 0, "head_dim must be a multiple of 16 from 16 to 256", head_dim);
     require(block_size >= 16 && block_size % 16 == 0 && 256 % block_size == 0, "block_size must be 16, 32, 64, 128 or 256", block_size);
     require(blocks >= 1, "blocks must be at least 1", blocks);
-    part_bytes_ = block_size * (2 * head_dim * static_cast<int64_t>(sizeof(int16_t)) + 2 * static_cast<int64_t>(sizeof(float)));
+    require(bits == 16 || bits == 8, "bits of keys and values must be 16 or 8", bits);
+    part_bytes_ = block_size * (2 * head_dim * bits / 8 + 2 * static_cast<int64_t>(sizeof(float)));
     memory_ = Pages(static_cast<size_t>(checked_product(checked_product(checked_product(layers, kv_heads), blocks), part_bytes_)), true);
 }
 
 KVBlockView KVCache::block(int64_t layer, int64_t kv_head, int64_t block) const {
     uint8_t* part = memory_.data() + ((block * layers_ + layer) * kv_heads_ + kv_head) * part_bytes_;
-    int16_t* keys = reinterpret_cast<int16_t*>(part);
-    int16_t* values = keys + head_dim_ * block_size_;
-    float* key_scales = reinterpret_cast<float*>(values + head_dim_ * block_size_);
-    return {keys, key_scales, values, key_scales + block_size_};
+    const int64_t number_bytes = head_dim_ * block_size_ * bits_ / 8;
+    float* key_scales = reinterpret_cast<float*>(part + 2 * number_bytes);
+    return {bits_, part, key_scales, part + number_bytes, key_scales + block_size_};
 }
 
 }  // namespace swiftsure

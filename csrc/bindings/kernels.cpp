@@ -61,7 +61,7 @@ OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t
 }
 
 // One row of queries over `length` keys of one key-value head, through blocks as in the cache.
-OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix values, int64_t block_size) {
+OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix values, int64_t block_size, int64_t kv_bits) {
     const KernelTable& kernels = kernels_of(isa);
     const int64_t heads = static_cast<int64_t>(q.shape(0)), dim = static_cast<int64_t>(q.shape(1)),
                   length = static_cast<int64_t>(keys.shape(0));
@@ -69,7 +69,7 @@ OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix 
     same_size(q.shape(1), keys.shape(1), "queries and keys must have one head_dim");
     same_size(q.shape(1), values.shape(1), "queries and values must have one head_dim");
     if (heads < 1 || length < 1) throw std::invalid_argument("attention needs at least one query and one key");
-    KVCache cache(1, 1, dim, block_size, (length + block_size - 1) / block_size);
+    KVCache cache(1, 1, dim, block_size, (length + block_size - 1) / block_size, kv_bits);
     std::vector<KVBlockView> blocks;
     for (int64_t b = 0; b < cache.blocks(); ++b) blocks.push_back(cache.block(0, 0, b));
     std::vector<float> max(heads, -std::numeric_limits<float>::infinity()), sum(heads), acc(heads * dim), span_max(heads), span_sum(heads),
@@ -99,7 +99,8 @@ void register_kernels(nb::module_& m) {
     m.def("rope", &rope, nb::arg("isa"), nb::arg("x").noconvert(), nb::arg("position"), nb::arg("rotary_dim"), nb::arg("theta"),
           nb::arg("style"));
     m.def("attention", &attention, nb::arg("isa"), nb::arg("q").noconvert(), nb::arg("keys").noconvert(), nb::arg("values").noconvert(),
-          nb::arg("block_size"), "One row of queries (heads, head_dim) over keys and values (length, head_dim) of one key-value head.");
+          nb::arg("block_size"), nb::arg("kv_bits") = 16,
+          "One row of queries (heads, head_dim) over keys and values (length, head_dim) of one key-value head.");
 }
 
 }  // namespace swiftsure

@@ -108,29 +108,37 @@ Times times(const BoundProgram& self) {
 
 using Block = std::tuple<OutArray<int16_t>, OutArray<float>, OutArray<int16_t>, OutArray<float>>;
 
+// Numbers of the cache, widened to 16 bits.
+std::vector<int16_t> numbers(const KVBlockView& view, const void* at, size_t count) {
+    if (view.bits == 8) return {static_cast<const int8_t*>(at), static_cast<const int8_t*>(at) + count};
+    return {static_cast<const int16_t*>(at), static_cast<const int16_t*>(at) + count};
+}
+
 Block read_block(const KVCache& kv, int64_t layer, int64_t kv_head, int64_t block) {
     if (layer < 0 || layer >= kv.layers() || kv_head < 0 || kv_head >= kv.kv_heads() || block < 0 || block >= kv.blocks())
         throw std::invalid_argument("the cache has no block " + std::to_string(block) + " of layer " + std::to_string(layer) +
                                     ", key-value head " + std::to_string(kv_head));
     const KVBlockView view = kv.block(layer, kv_head, block);
     const size_t dim = static_cast<size_t>(kv.head_dim()), size = static_cast<size_t>(kv.block_size());
-    return {to_array(std::vector<int16_t>(view.keys, view.keys + dim * size), {dim, size}),
+    return {to_array(numbers(view, view.keys, dim * size), {dim, size}),
             to_array(std::vector<float>(view.key_scales, view.key_scales + size), {size}),
-            to_array(std::vector<int16_t>(view.values, view.values + dim * size), {size, dim}),
+            to_array(numbers(view, view.values, dim * size), {size, dim}),
             to_array(std::vector<float>(view.value_scales, view.value_scales + size), {size})};
 }
 
 }  // namespace
 
 void register_program(nb::module_& m) {
-    nb::class_<KVCache>(m, "KVCache", "Keys and values of all layers in blocks of positions: int16, one float scale per head vector.")
-        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t>(), nb::arg("layers"), nb::arg("kv_heads"), nb::arg("head_dim"),
-             nb::arg("block_size"), nb::arg("blocks"))
+    nb::class_<KVCache>(m, "KVCache",
+                        "Keys and values of all layers in blocks of positions: int16 or int8, one float scale per head vector.")
+        .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>(), nb::arg("layers"), nb::arg("kv_heads"), nb::arg("head_dim"),
+             nb::arg("block_size"), nb::arg("blocks"), nb::arg("bits") = 16)
+        .def_prop_ro("bits", &KVCache::bits)
         .def_prop_ro("block_size", &KVCache::block_size)
         .def_prop_ro("blocks", &KVCache::blocks)
         .def_prop_ro("nbytes", &KVCache::bytes)
         .def("read_block", &read_block, nb::arg("layer"), nb::arg("kv_head"), nb::arg("block"),
-             "Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales.");
+             "Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales; int8 widened to int16.");
     nb::class_<BoundProgram>(m, "Program", "A static program: one method per operation of a schedule, then one run per step.")
         .def(nb::init<const std::string&, int64_t, int64_t, int64_t, const KVCache&>(), nb::arg("isa"), nb::arg("threads"),
              nb::arg("max_rows"), nb::arg("max_logit_rows"), nb::arg("kv"), nb::keep_alive<1, 6>())

@@ -1,4 +1,4 @@
-// Causal attention over int16 keys and values, one span of at most 256 keys at a time.
+// Causal attention over int16 or int8 keys and values, one span of at most 256 keys at a time.
 //
 // What fixes the bits: a score is one fma chain over dimensions, a sum is sixteen lanes over keys, an accumulator is one fma chain over
 // keys; spans are merged in ascending order. How many heads share a load of keys or values (the tiles below) changes none of that.
@@ -17,17 +17,18 @@ constexpr int kHeadTile = 8, kDimTile = 4;  // 16 accumulators of 32 registers
 constexpr int kHeadTile = 2, kDimTile = 2;  // AVX2: 8 of 16 registers
 #endif
 
-// x = scale * q with |q| <= 32767 and scale = amax / 32767; a vector without a value over 1e-30 becomes zeros with scale 0, one with a NaN
-// or an infinity gets scale NaN, so that whoever attends to it becomes NaN: rounding it to a number would hide the overflow.
-f32x16 inverse_scale(const float* x, int64_t width, float* scale) {
+// x = scale * q with |q| <= largest (32767 or 127) and scale = amax / largest; a vector without a value over 1e-30 becomes zeros with scale
+// 0, one with a NaN or an infinity gets scale NaN, so that whoever attends to it becomes NaN: rounding it to a number would hide the
+// overflow.
+f32x16 inverse_scale(const float* x, int64_t width, float largest, float* scale) {
     const i32x16 magnitude = splat_i32(0x7FFFFFFF);
-    f32x16 largest = splat(0.0f), nothing = splat(0.0f);
+    f32x16 most = splat(0.0f), nothing = splat(0.0f);
     for (int64_t d = 0; d < width; d += 16) {
         const f32x16 v = load(x + d);
-        largest = max(as_f32(bit_and(as_i32(v), magnitude)), largest);
+        most = max(as_f32(bit_and(as_i32(v), magnitude)), most);
         nothing = fma(v, splat(0.0f), nothing);  // NaN from the first value on that is not finite
     }
-    const float amax = reduce_max(largest), zero = reduce_add(nothing);
+    const float amax = reduce_max(most), zero = reduce_add(nothing);
     if (zero != zero) {
         *scale = __builtin_nanf("");
         return splat(0.0f);
@@ -36,16 +37,34 @@ f32x16 inverse_scale(const float* x, int64_t width, float* scale) {
         *scale = 0.0f;
         return splat(0.0f);
     }
-    *scale = amax / 32767.0f;
-    return splat(32767.0f / amax);
+    *scale = amax / largest;
+    return splat(largest / amax);
 }
 
-i32x16 quantized(const float* x, f32x16 inverse) {
+i32x16 quantized(const float* x, f32x16 inverse, float largest) {
     const f32x16 scaled = mul(load(x), inverse);
-    return round_to_i32(min(max(scaled, splat(-32767.0f)), splat(32767.0f)));
+    return round_to_i32(min(max(scaled, splat(-largest)), splat(largest)));
 }
 
-// Keys and values of one block, as the cache holds them (int16) or converted once for many heads (float, the same numbers).
+void store_numbers(int16_t* p, i32x16 q) { store_i16(p, q); }
+void store_numbers(int8_t* p, i32x16 q) { store_i8(p, q); }
+
+template <typename T>
+void store_vectors(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size) {
+    constexpr float largest = sizeof(T) == 1 ? 127.0f : 32767.0f;
+    const f32x16 key_inverse = inverse_scale(k, head_dim, largest, block.key_scales + offset);
+    const f32x16 value_inverse = inverse_scale(v, head_dim, largest, block.value_scales + offset);
+    T* keys = static_cast<T*>(block.keys);
+    T* values = static_cast<T*>(block.values);
+    for (int64_t d = 0; d < head_dim; d += 16) {
+        alignas(64) T lane[16];
+        store_numbers(lane, quantized(k + d, key_inverse, largest));
+        for (int i = 0; i < 16; ++i) keys[(d + i) * block_size + offset] = lane[i];
+        store_numbers(values + offset * head_dim + d, quantized(v + d, value_inverse, largest));
+    }
+}
+
+// Keys and values of one block, as the cache holds them (int16, int8) or converted once for many heads (float, the same numbers).
 template <typename T>
 struct Block {
     const T* keys;    // (head_dim, block_size)
@@ -54,6 +73,7 @@ struct Block {
     const float* value_scales;
 };
 
+f32x16 load_numbers(const int8_t* p) { return to_f32(load_i8(p)); }
 f32x16 load_numbers(const int16_t* p) { return to_f32(load_i16(p)); }
 f32x16 load_numbers(const float* p) { return load(p); }
 
@@ -186,8 +206,31 @@ void all_heads(const float* q, int64_t heads, const Span<T>& span, float* max_ou
 }
 
 // Every int16 is a float exactly, so converting first changes no bit.
-void convert(const int16_t* from, int64_t count, float* to) {
-    for (int64_t i = 0; i < count; i += 16) store(to + i, to_f32(load_i16(from + i)));
+template <typename T>
+void convert(const T* from, int64_t count, float* to) {
+    for (int64_t i = 0; i < count; i += 16) store(to + i, load_numbers(from + i));
+}
+
+template <typename T>
+void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
+            float* scratch, float* max_out, float* sum_out, float* acc_out) {
+    int64_t length = 0;
+    for (int64_t h = 0; h < heads; ++h) length = visible[h] > length ? visible[h] : length;
+    const int64_t count = (length + block_size - 1) / block_size, numbers = block_size * head_dim;
+    if (heads < kConvertedHeads) {
+        Span<T> span = {{}, block_size, head_dim, visible};
+        for (int64_t b = 0; b < count; ++b)
+            span.blocks[b] = {static_cast<const T*>(blocks[b].keys), static_cast<const T*>(blocks[b].values), blocks[b].key_scales,
+                              blocks[b].value_scales};
+        return all_heads(q, heads, span, max_out, sum_out, acc_out);
+    }
+    Span<float> span = {{}, block_size, head_dim, visible};
+    for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
+        convert(static_cast<const T*>(blocks[b].keys), numbers, scratch);
+        convert(static_cast<const T*>(blocks[b].values), numbers, scratch + numbers);
+        span.blocks[b] = {scratch, scratch + numbers, blocks[b].key_scales, blocks[b].value_scales};
+    }
+    all_heads(q, heads, span, max_out, sum_out, acc_out);
 }
 
 f32x16 exp_of_difference(float a, float b) { return exp(splat(a - b)); }
@@ -201,34 +244,13 @@ float first_lane(f32x16 v) {
 }  // namespace
 
 void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size) {
-    const f32x16 key_inverse = inverse_scale(k, head_dim, block.key_scales + offset);
-    const f32x16 value_inverse = inverse_scale(v, head_dim, block.value_scales + offset);
-    for (int64_t d = 0; d < head_dim; d += 16) {
-        alignas(64) int16_t lane[16];
-        store_i16(lane, quantized(k + d, key_inverse));
-        for (int i = 0; i < 16; ++i) block.keys[(d + i) * block_size + offset] = lane[i];
-        store_i16(block.values + offset * head_dim + d, quantized(v + d, value_inverse));
-    }
+    (block.bits == 8 ? store_vectors<int8_t> : store_vectors<int16_t>)(k, v, block, offset, head_dim, block_size);
 }
 
 void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
                     float* scratch, float* max_out, float* sum_out, float* acc_out) {
-    int64_t length = 0;
-    for (int64_t h = 0; h < heads; ++h) length = visible[h] > length ? visible[h] : length;
-    const int64_t count = (length + block_size - 1) / block_size, numbers = block_size * head_dim;
-    if (heads < kConvertedHeads) {
-        Span<int16_t> span = {{}, block_size, head_dim, visible};
-        for (int64_t b = 0; b < count; ++b)
-            span.blocks[b] = {blocks[b].keys, blocks[b].values, blocks[b].key_scales, blocks[b].value_scales};
-        return all_heads(q, heads, span, max_out, sum_out, acc_out);
-    }
-    Span<float> span = {{}, block_size, head_dim, visible};
-    for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
-        convert(blocks[b].keys, numbers, scratch);
-        convert(blocks[b].values, numbers, scratch + numbers);
-        span.blocks[b] = {scratch, scratch + numbers, blocks[b].key_scales, blocks[b].value_scales};
-    }
-    all_heads(q, heads, span, max_out, sum_out, acc_out);
+    (blocks->bits == 8 ? attend<int8_t> : attend<int16_t>)(q, heads, head_dim, blocks, block_size, visible, scratch, max_out, sum_out,
+                                                           acc_out);
 }
 
 void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,

@@ -12,12 +12,13 @@
 
 namespace swiftsure {
 
-// Keys and values of one (layer, key-value head, block): int16 with one float scale per position.
+// Keys and values of one (layer, key-value head, block): int16 or int8 with one float scale per position.
 // keys are stored [dim][position] so that lanes run over positions; values [position][dim] so that lanes run over dimensions.
 struct KVBlockView {
-    int16_t* keys;        // (head_dim, block_size)
+    int64_t bits;         // 16 or 8, of keys and values
+    void* keys;           // (head_dim, block_size)
     float* key_scales;    // (block_size,)
-    int16_t* values;      // (block_size, head_dim)
+    void* values;         // (block_size, head_dim)
     float* value_scales;  // (block_size,)
 };
 

@@ -24,6 +24,12 @@ def test_bytes_of_a_token_are_int16_values_and_a_scale_per_head_vector():
     assert kv_bytes_per_position(SCHEDULE) == PER_TOKEN
 
 
+def test_int8_values_take_half_of_all_but_the_scales():
+    assert kv_bytes_per_position(SCHEDULE, 8) == 2 * 2 * 2 * (16 + 4)
+    chosen = plan(kv_bits=8)
+    assert (chosen.kv_bytes_per_token, chosen.kv_bytes) == (160, 4096 * 160)
+
+
 def test_all_of_the_models_context_is_taken_where_it_fits():
     chosen = plan()
     assert (chosen.context, chosen.limited_by, chosen.kv_blocks) == (4096, "model", 128)

@@ -16,6 +16,7 @@ from swiftsure.engine.cpu import CPUBackend
 from tiny_models import TinyModel, random_spec
 
 MODELS = 24
+INT8_MODELS = 3  # beside them, with keys and values of eight bits
 SCHEDULES_PER_MODEL = 85  # 24 x 85 = 2,040 in the size for CI
 FULL_FACTOR = 20
 KV_BLOCKS = 96
@@ -35,7 +36,7 @@ def make_texts(model: TinyModel, seed: int) -> list[NDArray[np.int32]]:
     return [text.astype(np.int32) for text in texts]
 
 
-@pytest.fixture(scope="module", params=range(MODELS))
+@pytest.fixture(scope="module", params=range(MODELS + INT8_MODELS))
 def stage(request: pytest.FixtureRequest, tallies: dict[str, Tally]) -> Iterator[Stage]:
     model = TinyModel(random_spec(request.param))
 
@@ -46,6 +47,7 @@ def stage(request: pytest.FixtureRequest, tallies: dict[str, Tally]) -> Iterator
             isa=isa,
             threads=threads,
             kv_blocks=KV_BLOCKS,
+            kv_bits=8 if request.param >= MODELS else 16,
             max_rows=MAX_ROWS,
             max_logit_rows=MAX_ROWS,
         )

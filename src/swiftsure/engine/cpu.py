@@ -44,6 +44,7 @@ class CPUBackend(Backend):
         isa: a name that ``kernels.resolve_isa`` gave.
         threads: the caller's thread included.
         kv_blocks: blocks of ``kernels.KV_BLOCK_SIZE`` positions in the cache; memory is taken as blocks are first used.
+        kv_bits: 16 or 8, of a cached key or value. 8 is another function, coarser than the numerics id ``cpu1`` promises.
         max_rows: most rows of a pass; buffers are made for as many.
         max_logit_rows: most rows whose logits a pass hands back.
         progress: called after every tensor with bytes done and bytes in all.
@@ -63,6 +64,7 @@ class CPUBackend(Backend):
         isa: str,
         threads: int,
         kv_blocks: int,
+        kv_bits: int = 16,
         max_rows: int = 256,
         max_logit_rows: int = 32,
         progress: Progress | None = None,
@@ -75,7 +77,7 @@ class CPUBackend(Backend):
         self._max_logit_rows = max_logit_rows
         started = time.perf_counter()
         try:
-            kv = kernels.KVCache(schedule.layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks)
+            kv = kernels.KVCache(schedule.layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks, kv_bits)
             program = kernels.Program(isa, threads, max_rows, max_logit_rows, kv)
             weights = _Weights(schedule, tensors, progress)
             for name, width in schedule.buffers.items():

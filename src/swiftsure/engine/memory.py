@@ -10,7 +10,7 @@ from typing import Any
 from swiftsure import machine
 from swiftsure.errors import CapacityError, UsageError
 from swiftsure.kernels import KV_BLOCK_SIZE
-from swiftsure.models.model import kv_bytes_per_position
+from swiftsure.models.model import KV_BITS, kv_bytes_per_position
 from swiftsure.models.schedule import Schedule
 
 KV_SHARE = 0.5  # of what is available beside the weights: the rest is the system's and other programs'
@@ -79,6 +79,7 @@ def plan_memory(
     available: Available,
     context: int | None = None,
     kv_memory: int | str | None = None,
+    kv_bits: int = KV_BITS,
     block_size: int = KV_BLOCK_SIZE,
 ) -> MemoryPlan:
     """Fits the context to memory.
@@ -86,7 +87,7 @@ def plan_memory(
     An explicit context or memory limit is kept to or refused with the numbers, never cut; without one the context is the model's, or as
     much of it as fits. Raises UsageError (rules) and CapacityError (memory).
     """
-    per_token = kv_bytes_per_position(schedule)
+    per_token = kv_bytes_per_position(schedule, kv_bits)
     fixed = weight_bytes + _WORK_BYTES
     if kv_memory is not None:
         limit, source = parse_bytes(kv_memory), "kv_memory"

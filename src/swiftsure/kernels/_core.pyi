@@ -21,7 +21,7 @@ def silu_mul(isa: str, gate: Annotated[NDArray[numpy.float32], dict(shape=(None,
 
 def rope(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int, rotary_dim: int, theta: float, style: str) -> NDArray[numpy.float32]: ...
 
-def attention(isa: str, q: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], keys: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], block_size: int) -> NDArray[numpy.float32]:
+def attention(isa: str, q: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], keys: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], block_size: int, kv_bits: int = 16) -> NDArray[numpy.float32]:
     """
     One row of queries (heads, head_dim) over keys and values (length, head_dim) of one key-value head.
     """
@@ -88,10 +88,13 @@ def unpack_row(isa: str, weights: PackedMatrix, row: int) -> NDArray[numpy.float
 
 class KVCache:
     """
-    Keys and values of all layers in blocks of positions: int16, one float scale per head vector.
+    Keys and values of all layers in blocks of positions: int16 or int8, one float scale per head vector.
     """
 
-    def __init__(self, layers: int, kv_heads: int, head_dim: int, block_size: int, blocks: int) -> None: ...
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, block_size: int, blocks: int, bits: int = 16) -> None: ...
+
+    @property
+    def bits(self) -> int: ...
 
     @property
     def block_size(self) -> int: ...
@@ -104,7 +107,7 @@ class KVCache:
 
     def read_block(self, layer: int, kv_head: int, block: int) -> tuple[NDArray[numpy.int16], NDArray[numpy.float32], NDArray[numpy.int16], NDArray[numpy.float32]]:
         """
-        Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales.
+        Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales; int8 widened to int16.
         """
 
 class Program:

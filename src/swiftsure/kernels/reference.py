@@ -159,6 +159,18 @@ def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, 
     return np.asarray(out).reshape(rows, heads, head_dim)
 
 
+def cached(x: ArrayLike, bits: int) -> Float64:
+    """What a cache of ``bits`` (16 or 8) with one scale per vector keeps of the vectors ``x`` (count, head_dim).
+
+    Which integer is nearest is part of the definition, so the scaling is in float32 as in the kernels; the result is exact.
+    """
+    vectors = np.asarray(x, dtype=np.float32)
+    most = np.float32(2 ** (bits - 1) - 1)
+    largest = np.abs(vectors).max(axis=1, keepdims=True)
+    integers = np.rint(vectors * (most / np.where(largest == 0, np.float32(1), largest)))
+    return np.asarray(integers.astype(np.float64) * (largest / most).astype(np.float64))
+
+
 def silu(x: Float64) -> Float64:
     """``x * sigmoid(x)`` without overflow for large negative x."""
     exp = np.exp(-np.abs(x))

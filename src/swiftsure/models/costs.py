@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swiftsure.models.model import KV_SCALE_BYTES, KV_VALUE_BYTES
+from swiftsure.models.model import KV_BITS, KV_SCALE_BYTES
 from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
 from swiftsure.models.tensors import TensorSource
 
@@ -22,18 +22,20 @@ class StepCost:
     operations: int
 
 
-def step_costs(schedule: Schedule, tensors: TensorSource, *, positions: int) -> tuple[StepCost, ...]:
-    """The cost of every step when one token is decoded at the end of ``positions`` cached positions."""
-    return tuple(_cost(op, schedule, tensors, positions) for op in schedule.ops)
+def step_costs(schedule: Schedule, tensors: TensorSource, *, positions: int, kv_bits: int = KV_BITS) -> tuple[StepCost, ...]:
+    """The cost of every step when one token is decoded at the end of ``positions`` cached positions of ``kv_bits`` bits a value."""
+    return tuple(_cost(op, schedule, tensors, positions, kv_bits) for op in schedule.ops)
 
 
-def pass_costs(schedule: Schedule, tensors: TensorSource, *, positions: int, rows: int, wanted: int) -> tuple[StepCost, ...]:
+def pass_costs(
+    schedule: Schedule, tensors: TensorSource, *, positions: int, rows: int, wanted: int, kv_bits: int = KV_BITS
+) -> tuple[StepCost, ...]:
     """The cost of every step of a pass of ``rows`` neighbouring rows of one sequence, the last of which sees ``positions`` positions.
 
     Weights and cached positions are read once for all rows; ``wanted`` rows of logits are handed back. ``shape`` stays that of one row.
     """
     costs = []
-    for op, cost in zip(schedule.ops, step_costs(schedule, tensors, positions=positions), strict=True):
+    for op, cost in zip(schedule.ops, step_costs(schedule, tensors, positions=positions, kv_bits=kv_bits), strict=True):
         if isinstance(op, SelectRows):
             rows = wanted
         times = rows
@@ -48,9 +50,9 @@ def pass_costs(schedule: Schedule, tensors: TensorSource, *, positions: int, row
     return tuple(costs)
 
 
-def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int) -> StepCost:
+def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_bits: int) -> StepCost:
     width = schedule.buffers
-    vector_bytes = schedule.head_dim * KV_VALUE_BYTES + KV_SCALE_BYTES
+    vector_bytes = schedule.head_dim * kv_bits // 8 + KV_SCALE_BYTES
     match op:
         case Embed():
             rows, columns = tensors.info(op.weight).shape

@@ -18,7 +18,7 @@ from swiftsure.models.schedule import Embed, Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 from swiftsure.models.tokenizer import Tokenizer
 
-KV_VALUE_BYTES = 2  # int16
+KV_BITS = 16  # of a key or value, unless a mode says less
 KV_SCALE_BYTES = 4  # one float32 per head vector
 _TEMPLATE_KEY = "tokenizer.chat_template"
 _SAMPLING_PREFIX = "general.sampling."
@@ -156,9 +156,9 @@ def _architecture_of(file: GGUFFile) -> Architecture:
     return architecture(file.metadata.text("general.architecture"))
 
 
-def kv_bytes_per_position(schedule: Schedule) -> int:
-    """Keys and values of one position over all layers: int16 values and one float32 scale per head vector."""
-    return schedule.layers * schedule.kv_heads * 2 * (schedule.head_dim * KV_VALUE_BYTES + KV_SCALE_BYTES)
+def kv_bytes_per_position(schedule: Schedule, kv_bits: int = KV_BITS) -> int:
+    """Keys and values of one position over all layers: values of ``kv_bits`` bits and one float32 scale per head vector."""
+    return schedule.layers * schedule.kv_heads * 2 * (schedule.head_dim * kv_bits // 8 + KV_SCALE_BYTES)
 
 
 def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
