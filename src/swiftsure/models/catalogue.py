@@ -12,8 +12,7 @@ from typing import Any
 from swiftsure.errors import DigestError, ModelNotFoundError, UnsupportedModelError, UsageError
 from swiftsure.models import cache
 from swiftsure.models.cache import Progress
-from swiftsure.models.download import WheelMember, fetch_member
-from swiftsure.models.files import FileStamp, ModelFiles
+from swiftsure.models.files import FileStamp, ModelFiles, WheelMember
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<file>.+))?")
@@ -133,6 +132,8 @@ def _resolve_entry(entry: Entry, offline: bool, progress: Progress | None) -> Mo
 
 
 def _fetch(entry: Entry, progress: Progress | None) -> ModelFiles:
+    from swiftsure.models.download import fetch_member
+
     fetch_member(
         entry.source,
         entry.path,

