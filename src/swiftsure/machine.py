@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -32,6 +33,17 @@ def allowed_cpus() -> frozenset[int]:
 def physical_cores(cpus: Iterable[int], root: Path = ROOT) -> int:
     """Distinct cores behind the logical ``cpus``; a CPU whose topology is not stated counts as a core of its own."""
     return len({_core_of(cpu, root / "sys/devices/system/cpu") for cpu in cpus})
+
+
+def processor_name(root: Path = ROOT) -> str:
+    """The model of the first processor, as the system calls it."""
+    try:
+        with (root / "proc/cpuinfo").open("rb") as file:
+            head = file.read(4096).decode(errors="replace")  # the file has as many parts as there are processors
+    except OSError:
+        head = ""
+    match = re.search(r"^model name\s*: (.+)$", head, re.MULTILINE)
+    return match[1].strip() if match else platform.processor() or platform.machine()
 
 
 def cgroup_cpus(root: Path = ROOT) -> float | None:

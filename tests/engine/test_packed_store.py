@@ -217,7 +217,7 @@ def test_full_disk_is_noted_and_nothing_half_written_is_left(tmp_path, monkeypat
     assert full.notes == [f"packed weights not kept in {tmp_path}: No space left on device"]
     assert files(tmp_path) == []
 
-    monkeypatch.setattr(packed_store.shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**10, 10**10 - 5, 5))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10**10, 10**10 - 5, 5))
     tight = store(tmp_path)
     build(tight)
     assert "GB are free" in tight.notes[0]

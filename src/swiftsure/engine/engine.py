@@ -8,7 +8,7 @@ by draft, and finishes it. A preempted request goes back to the head of ``waitin
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as SequenceOf
 from time import perf_counter
 
@@ -166,10 +166,14 @@ class Engine:
             raise
         return logits
 
-    def calibrate(self) -> dict[int, float]:
-        """Measures passes by rows, so that draft lengths start from this machine's costs. Only before the first request."""
+    def calibrate(self, known: Mapping[int, float] | None = None) -> dict[int, float]:
+        """Measures passes by rows, so that draft lengths start from this machine's costs. Only before the first request.
+
+        ``known``: what an earlier start measured; taken instead where it has the rows that would be measured here.
+        """
         most = min(self._limits.max_rows, self._limits.max_logit_rows, self.context)
-        seconds = self._runner.measure([rows for rows in _CALIBRATION_ROWS if rows <= most])
+        rows = [rows for rows in _CALIBRATION_ROWS if rows <= most]
+        seconds = dict(known) if known is not None and sorted(known) == rows else self._runner.measure(rows)
         if len(seconds) > 1:
             self.drafting.policy.cost = StepCost(seconds)
         self.drafting.calibrate()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from swiftsure.engine.backend import Backend
+    from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
     from swiftsure.models.cache import Progress
     from swiftsure.models.costs import StepCost
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 256  # rows a pass: the "large passes" in which prompts are read
 MAX_LOGIT_ROWS = 32
+_VARIANT = "file"  # how weights are packed: in the types of their file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +110,9 @@ def load(
     threads: a number, or "auto" (None is the same): chosen by cores, affinity, quota and neighbours, see engine/threads.py.
     context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
-    without: levers to leave off. offline: never touch the network. cache: read packed weights that an earlier load kept and keep what
-    is packed (checked, bounded in size: see engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all
-    while a file is fetched or hashed, and again while weights are packed.
+    without: levers to leave off. offline: never touch the network. cache: read packed weights and costs of rows that an earlier load kept,
+    and keep what this one makes (checked, bounded in size: see engine/packed_store.py); False: neither. progress: called with bytes done
+    and bytes in all while a file is fetched or hashed, and again while weights are packed.
 
     Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
     """
@@ -131,7 +133,7 @@ def load(
                 opened.check_unchanged()
                 with phases.timed("tokenizer_s"):
                     tokenizer.result()
-                return assemble(opened, backend, plan, phases, notes)
+                return assemble(opened, backend, plan, phases, notes, cache=cache)
             except BaseException:
                 backend.close()
                 raise
@@ -228,8 +230,8 @@ def make_plan(
     )
 
 
-def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: Sequence[str] = ()) -> LLM:
-    """A loaded model from its parts. ``notes``: what a user should know of how it was loaded."""
+def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: Sequence[str] = (), *, cache: bool = False) -> LLM:
+    """A loaded model from its parts. ``notes``: what a user should know of how it was loaded. ``cache``: as for :func:`load`."""
     from swiftsure.engine import compiled
     from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
@@ -247,7 +249,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
     )
     if "speculation" in plan.levers:
         with phases.timed("calibrate_s"):
-            engine.calibrate()
+            _calibrate(engine, backend, model, plan, cache=cache)
     return LLM(
         model,
         backend,
@@ -259,6 +261,30 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         load_notes=notes,
         thread_choice=plan.threads,
     )
+
+
+def _calibrate(engine: Engine, backend: Backend, model: Model, plan: Plan, *, cache: bool) -> None:
+    """Costs of rows from an earlier start's record, else measured and kept."""
+    from swiftsure import __version__, machine
+    from swiftsure.engine.calibration import CalibrationKey, keep_costs, known_costs
+
+    if not cache:
+        engine.calibrate()
+        return
+    key = CalibrationKey(
+        weights_sha256=model.files.sha256,
+        variant=_VARIANT,
+        version=__version__,
+        numerics=backend.numerics,
+        levers=",".join(plan.levers),
+        isa=backend.isa,
+        threads=backend.threads,
+        processor=machine.processor_name(),
+    )
+    known, began = known_costs(key), perf_counter()
+    costs = engine.calibrate(known)
+    if costs != known:
+        keep_costs(key, costs, took_s=perf_counter() - began, others_busy_cpus=plan.threads.others_busy_cpus)
 
 
 def _open(model: str | Path, *, offline: bool, progress: Progress | None) -> Model:
@@ -273,7 +299,7 @@ def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progr
     from swiftsure.engine.cpu import CPUBackend
     from swiftsure.engine.packed_store import PackedKey, PackedStore
 
-    store = PackedStore(PackedKey(weights_sha256=model.files.sha256)) if cache else None
+    store = PackedStore(PackedKey(weights_sha256=model.files.sha256, variant=_VARIANT)) if cache else None
     with phases.timed("pack_s"):
         backend = CPUBackend(
             plan.schedule,
@@ -298,7 +324,7 @@ def _start(weights_sha256: str, *, cache: bool) -> str:
 
     if not cache:
         return "weights are packed anew; the cache is not used"
-    store = PackedStore(PackedKey(weights_sha256=weights_sha256))
+    store = PackedStore(PackedKey(weights_sha256=weights_sha256, variant=_VARIANT))
     return f"packed weights are read from {store.path}" if store.present else f"weights are packed, and kept in {store.folder} if large"
 
 

@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import sys
 import threading
 import time
@@ -102,6 +101,8 @@ class PackedStore:
         size = _HEADER_BYTES + arena.used_bytes
         if arena.used_bytes < self._least_bytes or size > self._limit_bytes:
             return
+        import shutil
+
         started = time.perf_counter()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

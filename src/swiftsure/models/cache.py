@@ -5,6 +5,7 @@ Layout under ``SWIFTSURE_HOME`` (default ``~/.cache/swiftsure``)::
     models/<name>/<file>       catalogue models, complete and checked
     downloads/                 what is on its way, kept for resumption
     digests/<key>.json         SHA-256 by path and file stamp (size, times, number), so that a warm start hashes nothing
+    calibration/<key>.json     costs of rows by model and machine (see engine/calibration.py)
     packed/                    weights as the kernels stream them, bounded in size (see engine/packed_store.py)
     hub/                       files from the Hugging Face hub
 """

@@ -59,7 +59,7 @@ def read_machine(root: Path = machine.ROOT) -> MachineFacts:
     flags = set((_cpuinfo_field(cpuinfo, "flags") or _cpuinfo_field(cpuinfo, "Features") or "").split())
     logical = os.cpu_count() or 1
     return MachineFacts(
-        cpu_model=_cpuinfo_field(cpuinfo, "model name") or platform.processor() or platform.machine(),
+        cpu_model=machine.processor_name(root),
         architecture=platform.machine(),
         cpu_flags=tuple(flag for flag in FLAGS_THAT_MATTER if flag in flags),
         logical_cpus=logical,
