@@ -35,6 +35,7 @@ def test_the_table_fits_eighty_columns_and_names_every_kind_of_work(swiftsure: R
         "down",
         "head",
         "barriers+idle",
+        "interrupted",
         "plan+call",
         "sampling",
         "python",

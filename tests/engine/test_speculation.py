@@ -121,3 +121,23 @@ def test_one_slow_pass_moves_little():
     cost.observe(8, 4.0)
     assert cost.one_row_s < 0.005
     assert cost.relative(8) < 2.2
+
+
+def test_disturbed_measurement_of_one_row_is_corrected_by_what_steps_take():
+    cost = StepCost({1: 0.004, 2: 0.0041, 4: 0.0042, 8: 0.008})  # one row was disturbed: drafts look free
+    for _ in range(30):
+        cost.observe(1, 0.002)
+    assert cost.one_row_s == pytest.approx(0.002, rel=0.05)
+    assert cost.relative(4) > 1.5, "the others follow slowly"
+
+
+def test_long_contexts_have_costs_of_their_own():
+    cost = StepCost({1: 0.002, 4: 0.004, 16: 0.010})
+    cost.enter(3000)
+    assert cost.relative(4) == pytest.approx(2.0), "nothing was seen there yet"
+    for _ in range(100):
+        cost.observe(4, 0.009)
+        cost.observe(1, 0.003)
+    assert cost.relative(4) == pytest.approx(3.0, rel=0.1)
+    cost.enter(100)
+    assert cost.relative(4) == pytest.approx(2.0)

@@ -140,9 +140,11 @@ class Engine:
             if not self.has_work:
                 return False
             step, matches = self._decide()
+            began = perf_counter()
             work = self._apply(step, matches)
             if work:
                 self._run(work)
+                self._time_step(work, perf_counter() - began)
             else:
                 self._fail_head()
         except BaseException as error:
@@ -264,10 +266,9 @@ class Engine:
 
     def _run(self, work: list[tuple[Work, Sequence]]) -> None:
         self._in_pass = tuple(seq for _, seq in work)
-        logits, seconds = self._runner.run(work)
-        self.pass_s += seconds
-        if all(w.sample and w.rows == 1 for w, _ in work):
-            self.drafting.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
+        began = perf_counter()
+        logits = self._runner.run(work)
+        self.pass_s += perf_counter() - began
         hidden = self._runner.hidden(work) if self.drafting.wants_hidden else [None] * len(work)
         for (w, seq), rows, behind in zip(work, logits, hidden, strict=True):
             if rows is None:
@@ -281,6 +282,11 @@ class Engine:
             if reason is not None:
                 self._finish(seq, reason)
         self._in_pass = ()
+
+    def _time_step(self, work: list[tuple[Work, Sequence]], seconds: float) -> None:
+        """Sampling and delivery count too: a token that comes with another one's pass saves its share of them."""
+        if all(w.sample and w.rows == 1 for w, _ in work):
+            self.drafting.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
 
     def _finish(self, seq: Sequence, reason: FinishReason) -> None:
         self._delivery.close(seq, reason)

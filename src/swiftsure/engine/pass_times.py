@@ -53,6 +53,22 @@ class PassTimes:
     wait_s: NDArray[np.float64]  # (threads, pieces) waiting in the stage of the piece, shared among its pieces by their work
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypicalTimes:
+    """Medians over repeats of a pass, in seconds. A neighbour who takes a processor for a moment hits another piece in every repeat and
+    so none of their medians, but it lengthens them all: what ``wall_s`` has beyond its parts is ``interrupted_s``."""
+
+    wall_s: float
+    call_s: float
+    work_s: NDArray[np.float64]  # (pieces,) mean over threads
+    wait_s: NDArray[np.float64]  # (pieces,) the same
+    threads: tuple[tuple[float, float], ...]  # (work, waiting) of each thread in all pieces
+
+    @property
+    def interrupted_s(self) -> float:
+        return self.wall_s - self.call_s - float(self.work_s.sum() + self.wait_s.sum())
+
+
 def pieces_of(schedule: Schedule, named: Iterable[tuple[int, str]]) -> tuple[Piece, ...]:
     """The pieces of a program that was built from ``schedule``, from its list of ``(stage, name)``.
 
@@ -135,23 +151,24 @@ def pass_times(pieces: Sequence[Piece], raw: RawTimes) -> PassTimes:
 
 def together(passes: Sequence[PassTimes]) -> PassTimes:
     """Passes that follow each other, as one."""
-    return _combined(passes, 1.0)
+    return PassTimes(
+        wall_s=sum(times.wall_s for times in passes),
+        call_s=sum(times.call_s for times in passes),
+        work_s=np.sum([times.work_s for times in passes], axis=0),
+        wait_s=np.sum([times.wait_s for times in passes], axis=0),
+    )
 
 
-def typical(passes: Sequence[PassTimes]) -> PassTimes:
-    """The mean over the middle half of the passes by their time: their parts add up as one pass's do, and no outlier counts."""
+def typical(passes: Sequence[PassTimes]) -> TypicalTimes:
+    """The median of every part over repeats of a pass."""
     if not passes:
         raise ValueError("there is no typical pass without passes")
-    ordered = sorted(passes, key=lambda times: times.wall_s)
-    cut = len(ordered) // 4
-    kept = ordered[cut : len(ordered) - cut]
-    return _combined(kept, 1 / len(kept))
-
-
-def _combined(passes: Sequence[PassTimes], factor: float) -> PassTimes:
-    return PassTimes(
-        wall_s=factor * sum(times.wall_s for times in passes),
-        call_s=factor * sum(times.call_s for times in passes),
-        work_s=factor * np.sum([times.work_s for times in passes], axis=0),
-        wait_s=factor * np.sum([times.wait_s for times in passes], axis=0),
+    work, wait = np.array([times.work_s for times in passes]), np.array([times.wait_s for times in passes])  # (repeats, threads, pieces)
+    of_threads = zip(np.median(work.sum(axis=2), axis=0).tolist(), np.median(wait.sum(axis=2), axis=0).tolist(), strict=True)
+    return TypicalTimes(
+        wall_s=float(np.median([times.wall_s for times in passes])),
+        call_s=float(np.median([times.call_s for times in passes])),
+        work_s=np.median(work.mean(axis=1), axis=0),
+        wait_s=np.median(wait.mean(axis=1), axis=0),
+        threads=tuple(of_threads),
     )

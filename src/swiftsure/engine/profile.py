@@ -13,7 +13,7 @@ from swiftsure.engine import compiled
 from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.cpu import CPUBackend
 from swiftsure.engine.llm import LLM
-from swiftsure.engine.pass_times import PassTimes, Piece, pass_times, together, typical
+from swiftsure.engine.pass_times import PassTimes, Piece, TypicalTimes, pass_times, together, typical
 from swiftsure.engine.request import Request, TokenSampler, as_ids
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import ContextLengthError, UsageError
@@ -45,12 +45,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseTimes:
-    """``times`` is the typical run of the case. Medians are of whole calls, measured in turn with the clock in the core off and on."""
+    """Medians over repeats. Whole calls were measured in turn with the clock in the core off and on."""
 
     case: Case
     pieces: tuple[Piece, ...]
-    times: PassTimes
-    call_s: float  # the typical call of a timed pass beyond what the core sees: the binding
+    times: TypicalTimes
+    call_s: float  # of a timed call, what the core does not see: the binding
     costs: tuple[tuple[StepCost, ...], ...]  # by pass
     untimed_median_s: float
     timed_median_s: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as SequenceOf
+from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -42,10 +43,10 @@ class Runner:
         blocks = seq.table.blocks
         self._tables[seq.slot, start : len(blocks)] = blocks[start:]
 
-    def run(self, work: SequenceOf[tuple[Work, Sequence]]) -> tuple[list[NDArray[np.float32] | None], float]:
-        """Logits per piece of work, ``(1 + draft, vocab)`` or None where none are wanted, and the seconds the pass took.
+    def run(self, work: SequenceOf[tuple[Work, Sequence]]) -> list[NDArray[np.float32] | None]:
+        """Logits per piece of work, ``(1 + draft, vocab)`` or None where none are wanted: views that the next pass overwrites.
 
-        The logits are views that the next pass overwrites. Draft tokens are read from ``seq.ids`` past ``seq.length``.
+        Draft tokens are read from ``seq.ids`` past ``seq.length``.
         """
         row = wanted = 0
         slots = 1
@@ -61,8 +62,7 @@ class Runner:
                 self._logit_rows[wanted : wanted + 1 + w.draft] = self._counting[first : first + 1 + w.draft]
                 wanted += 1 + w.draft
             row = end
-        logits, seconds = self._pass(row, wanted, slots)
-        return _share(logits, work), seconds
+        return _share(self._pass(row, wanted, slots), work)
 
     def hidden(self, work: SequenceOf[tuple[Work, Sequence]]) -> list[NDArray[np.float32] | None]:
         """The hidden rows ``(1 + draft, hidden)`` behind the logits of the pass that ``run`` just did for this work."""
@@ -87,21 +87,26 @@ class Runner:
             out[at : at + n] = backend.run(batch)
         return out
 
-    def measure(self, rows: SequenceOf[int], *, repeats: int = 2) -> dict[int, float]:
-        """Seconds of a pass by rows, all with logits, best of ``repeats``. Scribbles on block 0: only while nothing is cached."""
+    def measure(self, rows: SequenceOf[int]) -> dict[int, float]:
+        """Seconds of a pass by rows, all with logits. Scribbles on block 0: only while nothing is cached.
+
+        Each number of rows is run three times in a row. The first pays for what others left in the caches; of the rest the best counts.
+        """
         self._tables[0, :] = 0
         self._tokens[:] = 0
         self._sequences[:] = 0
         best: dict[int, float] = {}
-        for _ in range(repeats):
-            for n in rows:
-                self._positions[:n] = self._counting[:n]
-                self._logit_rows[:n] = self._counting[:n]
-                seconds = self._pass(n, n, 1)[1]
-                best[n] = min(seconds, best.get(n, seconds))
+        for n in rows:
+            self._positions[:n] = self._counting[:n]
+            self._logit_rows[:n] = self._counting[:n]
+            for timed in (False, True, True):
+                start = perf_counter()
+                self._pass(n, n, 1)
+                if timed:
+                    best[n] = min(perf_counter() - start, best.get(n, inf))
         return best
 
-    def _pass(self, rows: int, wanted: int, slots: int) -> tuple[NDArray[np.float32], float]:
+    def _pass(self, rows: int, wanted: int, slots: int) -> NDArray[np.float32]:
         batch = RowBatch(
             tokens=self._tokens[:rows],
             positions=self._positions[:rows],
@@ -109,9 +114,7 @@ class Runner:
             block_tables=self._tables[:slots],
             logit_rows=self._logit_rows[:wanted],
         )
-        start = perf_counter()
-        logits = self.backend.run(batch)
-        return logits, perf_counter() - start
+        return self.backend.run(batch)
 
 
 def _share(rows: NDArray[np.float32], work: SequenceOf[tuple[Work, Sequence]]) -> list[NDArray[np.float32] | None]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
-from math import prod
+from math import log2, prod
 
 MAX_DRAFT = 15
 
@@ -23,6 +24,10 @@ _PRIOR_DEPTH_CHANCE = 0.6  # of a token that is not drafted yet, before any was
 _GROWTH = 1.0 / 0.98  # a new draft counts this much more than the one before it: the same as letting old ones fade
 _DECLINED_DECAY = 0.99  # forgetting while nothing is tried, so that a bad spell does not end speculation for good
 _UNLIKELY = 0.02  # a draft token that is reached less often is not worth a row
+
+_CONTEXT_STEP = 1024  # tokens
+_SCALING_STEPS = 32  # without a calibration, the first steps (slow ones among them) say how fast the machine is, not what rows cost
+_FOLLOW_SEEN, _FOLLOW_ALL = 0.15, 0.02  # of a change seen, how much is believed at once
 
 # Time of M rows over that of one, before anything was measured: weights are read once, arithmetic grows with M.
 PRIOR_SHAPE: Mapping[int, float] = {1: 1.0, 2: 1.3, 4: 1.9, 8: 3.1, 16: 5.5, 32: 10.5}
@@ -80,42 +85,67 @@ class Acceptance:
 
 
 class StepCost:
-    """Time of a pass by its rows: a shape over that of one row, slowly learnt, times a scale that follows context and machine load."""
+    """Time of a step by the rows that it runs, in seconds once one was measured.
 
-    __slots__ = ("_scale_s", "_shape")
+    What was seen of a number of rows moves it fast, near ones less and all others slowly: a disturbed measurement of one is corrected, and
+    a machine that others load or free is followed. Attention grows with the context and not as the rest does with rows, so each doubling
+    of the context from 1,024 tokens on has a table of its own, which starts from its neighbour's.
+    """
+
+    __slots__ = ("_measured", "_now", "_scaling", "_tables")
 
     def __init__(self, seconds_by_rows: Mapping[int, float] | None = None) -> None:
-        measured = dict(seconds_by_rows) if seconds_by_rows and len(seconds_by_rows) > 1 else {}
-        self._scale_s = measured.get(1)
-        points = {rows: s / self._scale_s for rows, s in measured.items()} if self._scale_s else dict(PRIOR_SHAPE)
+        self._measured = seconds_by_rows is not None and len(seconds_by_rows) > 1
+        self._scaling = 0 if self._measured else _SCALING_STEPS  # steps to come that move all sizes alike
+        points = dict(seconds_by_rows) if seconds_by_rows and self._measured else dict(PRIOR_SHAPE)
         rising: dict[int, float] = {}
         for rows in sorted(points):  # more rows never cost less; a measurement that says so was disturbed
-            rising[rows] = max(points[rows], *rising.values(), 1.0)
-        self._shape = _interpolate(rising)  # by rows, from 0
+            rising[rows] = max(points[rows], *rising.values(), points[min(points)])
+        self._now = _interpolate(rising)  # by rows, from 0
+        self._tables = {0: self._now}
+
+    def enter(self, context: int) -> None:
+        """The steps to come are at so many tokens of context."""
+        at = (context // _CONTEXT_STEP).bit_length()
+        table = self._tables.get(at)
+        if table is None:
+            nearest = min(self._tables, key=lambda known: abs(known - at))
+            table = self._tables[at] = self._tables[nearest].copy()
+        self._now = table
 
     @property
     def one_row_s(self) -> float | None:
-        return self._scale_s
+        return self._now[1] if self._measured else None
 
     def relative(self, rows: int) -> float:
         """Time of ``rows`` rows over that of one; beyond the measured points as steep as at their end."""
-        shape, last = self._shape, len(self._shape) - 1
-        return shape[rows] if rows <= last else shape[last] + (rows - last) * (shape[last] - shape[last // 2]) / (last - last // 2)
+        now = self._now
+        last = len(now) - 1
+        seconds = now[rows] if rows <= last else now[last] + (rows - last) * (now[last] - now[last // 2]) / (last - last // 2)
+        return max(1.0, seconds / now[1])
 
     def observe(self, rows: int, seconds: float) -> None:
-        """A pass of decode rows took ``seconds``. An outlier (a descheduled thread) moves little."""
-        expected = self.relative(rows)
-        if self._scale_s is None:
-            self._scale_s = seconds / expected
+        """A step of decode rows took ``seconds``. An outlier (a descheduled thread) moves little."""
+        now = self._now
+        rows = min(rows, len(now) - 1)
+        if not self._measured:
+            self._measured = True
+            scale = seconds / now[rows]
+            for table in self._tables.values():
+                table[:] = [value * scale for value in table]
             return
-        ratio = min(max(seconds / (self._scale_s * expected), 0.5), 2.0) - 1.0
-        if rows == 1:  # one row's time is the scale; others mostly move their own point of the shape
-            self._scale_s *= 1.0 + 0.1 * ratio
-            return
-        self._scale_s *= 1.0 + 0.02 * ratio
-        near = rows // 8
-        for r in range(max(2, rows - near), min(rows + near + 1, len(self._shape))):
-            self._shape[r] = max(1.0, self._shape[r] * (1.0 + 0.05 * ratio))
+        change = min(max(seconds / now[rows], 0.5), 2.0) - 1.0
+        alike = self._scaling > 0
+        self._scaling -= alike
+        for r in range(len(now)):
+            now[r] *= 1.0 + (_FOLLOW_SEEN if alike else _follow_rate(r, rows)) * change
+
+
+@cache
+def _follow_rate(rows: int, seen: int) -> float:
+    """How far the time of ``rows`` rows follows what was seen of another number."""
+    near = 1.0 - 2.0 * abs(log2(max(rows, 1) / seen))
+    return _FOLLOW_ALL + (_FOLLOW_SEEN - _FOLLOW_ALL) * max(0.0, near)
 
 
 @dataclass(frozen=True, slots=True)

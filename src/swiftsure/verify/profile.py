@@ -266,14 +266,14 @@ def summarise(times: CaseTimes, limits: Limits, generation: GenerationTimes | No
         untimed_median_s=times.untimed_median_s,
         timed_median_s=times.timed_median_s,
         repeats=times.repeats,
-        threads=tuple(zip(inside.work_s.sum(axis=1).tolist(), inside.wait_s.sum(axis=1).tolist(), strict=True)),
+        threads=inside.threads,
         bandwidth=bandwidth,
     )
 
 
 def _operation_rows(times: CaseTimes, limits: Limits) -> Iterable[Row]:
     """One row per piece, in the order of the work; a part of an operation has no cost of its own."""
-    work, wait = times.times.work_s.mean(axis=0).tolist(), times.times.wait_s.mean(axis=0).tolist()
+    work, wait = times.times.work_s.tolist(), times.times.wait_s.tolist()
     for piece, work_s, wait_s in zip(times.pieces, work, wait, strict=True):
         costs = [one[piece.op] for one in times.costs] if piece.whole else []
         seconds = [limits.seconds(cost) for cost in costs]
@@ -307,8 +307,9 @@ def _fold(name: str, rows: Sequence[Row]) -> Row:
 
 
 def _around(times: CaseTimes, kinds: Sequence[Row], generation: GenerationTimes | None) -> Iterable[Row]:
-    """Waiting, and what lies outside the stages and outside the pass."""
+    """Waiting, what others took, and what lies outside the stages and outside the pass."""
     yield Row(name="barriers+idle", work_s=sum(row.wait_s for row in kinds))
+    yield Row(name="interrupted", work_s=times.times.interrupted_s)
     yield Row(name="plan+call", work_s=times.times.call_s + times.call_s)
     if times.case.kind == "decode" and generation is not None and times.sampling_s is not None:
         yield Row(name="sampling", work_s=times.sampling_s)

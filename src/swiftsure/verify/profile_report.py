@@ -12,6 +12,7 @@ from swiftsure.verify.profile import ARITHMETIC, MEMORY, CaseProfile, ProfileRes
 
 HEAD = ("operation", "ms", "share", "GB/s", "GOP/s", "limit", "waiting")
 LAYER_HEAD = ("layer", "operation", "µs", *HEAD[2:])
+_BUSY = 0.1  # of a pass taken by others
 _SERIES = {None: 0, MEMORY: 1, ARITHMETIC: 2}
 
 
@@ -50,7 +51,10 @@ def remarks(case: CaseProfile) -> list[str]:
     untimed, timed = f"{case.untimed_median_s * 1e3:.3f} ms", f"{case.timed_median_s * 1e3:.3f} ms"
     drift = case.timed_median_s / case.untimed_median_s - 1
     threads = "; ".join(f"thread {i} {work * 1e3:.2f} + {wait * 1e3:.2f}" for i, (work, wait) in enumerate(case.threads))
+    taken = sum(row.work_s for row in case.rows if row.name == "interrupted") / case.pass_s
+    busy = [f"the machine was busy: others took {taken:.0%} of the pass, so read the operations, not the sum"] if taken > _BUSY else []
     return [
+        *busy,
         f"medians of {case.repeats}: untimed {untimed}, timed {timed} ({drift:+.1%})",
         f"the pass: {case.limit_s / case.pass_s:.0%} of its limits ({case.limit} binds), "
         f"{case.wall_s / case.pass_s:.0%} of the memory wall",
@@ -84,6 +88,8 @@ NOTES = (
     "barriers+idle the sum of it. GB/s counts weights as the file stores them and cached keys and values, GOP/s the additions and "
     "multiplications of the plain mathematics, both over work and waiting. The limit is the larger of reading alone and arithmetic "
     "alone, its percentage how near the operation comes to it.",
+    "All figures are medians over repeats, operation by operation. Interrupted is what the pass has beyond the sum of them: others who "
+    "took a processor for a moment, each time from another operation.",
     "Plan and call are the cutting of a pass into chunks, waking threads and the way back; python is the engine between two passes, as "
     "measured in a generation. A decode pass is timed with logits of all of its rows.",
 )
@@ -117,7 +123,7 @@ def _case_values(case: CaseProfile) -> dict[str, Any]:
     bars = [
         Bar(
             label=row.name,
-            value=row.work_s,
+            value=max(row.work_s, 0.0),
             text=" · ".join(
                 part for part in (f"{row.work_s * 1e3:.3f} ms", f"{row.work_s / case.total_s:.1%}", _cells(row, case)[5]) if part
             ),

@@ -72,6 +72,7 @@ class DraftPlanner:
                 guesses.append(_Guess(seq, room))
         if not guesses or not self._sources:
             return
+        self.policy.cost.enter(sum(seq.length for seq in decoding) // len(decoding))
         for source in self._sources:
             if source.stepwise:
                 self._ask_by_steps(source, guesses, len(decoding))

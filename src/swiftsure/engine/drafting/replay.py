@@ -37,7 +37,8 @@ class Played:
 
 
 def replay(request: Request, output: NDArray[np.int32], planner: DraftPlanner, true_cost: StepCost, *, most_rows: int = 32) -> Played:
-    """Decides pass by pass as the planner would have for this request alone. ``output`` has at least 2 tokens."""
+    """Decides pass by pass as the planner would have for this request alone, were steps to cost what ``true_cost`` says: the planner goes
+    by what it has seen of that. ``output`` has at least 2 tokens."""
     seq = _recorded(request, output)
     planner.open(seq)
     planner.learn(seq, 0, output[:1], None)
@@ -51,6 +52,7 @@ def replay(request: Request, output: NDArray[np.int32], planner: DraftPlanner, t
         passes += 1
         spent = true_cost.relative(1 + drafted)
         cost += spent
+        planner.policy.cost.observe(1 + drafted, spent * (true_cost.one_row_s or 1.0))
         planner.learn(seq, drafted, ahead[: min(right + 1, len(ahead))], None)
         seq.length = min(seq.length + right + 1, len(seq.ids))
     planner.close(seq)

@@ -1,0 +1,149 @@
+// Counts the instructions of the hot loops on small inputs, per instruction set: a trend without noise.
+//
+//   cmake -S . -B build/bench -G Ninja -DSWIFTSURE_BENCHMARKS=ON && cmake --build build/bench --target bench_instructions
+//   build/bench/bench_instructions [--isa NAME,NAME]
+//
+// One line per kernel: instruction set, kernel, instructions, with tabs between. An instruction set that does not run here has one line
+// with the word NOT and the reason. `python -m benchmarks.instructions` compares the counts with those on record.
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dispatch.h"
+#include "float_mode.h"
+#include "kv_cache.h"
+#include "packed_weights.h"
+#include "single_step.h"
+
+using namespace swiftsure;
+
+#if defined(__x86_64__) && defined(__linux__)
+
+namespace {
+
+constexpr int64_t kOutputs = 32, kMostWidth = 576, kHeadDim = 64, kQueryHeads = 3, kKeys = 16, kVocab = 512, kMostRows = 16;
+
+// The inputs of every kernel. What they hold does not matter, as long as it is finite: no kernel branches on a value that is.
+struct Inputs {
+    const KernelTable& table;
+    int64_t width;  // of the matrices
+    PackedWeights nibbles{TensorType::Q4_1, kOutputs, width}, bytes{TensorType::Q8_0, kOutputs, width};
+    std::vector<float> x, out;
+    std::vector<uint8_t> payload;
+    std::vector<float> scale, scaled_sum;
+    std::vector<int32_t> sum;
+    std::vector<int16_t> keys, values;
+    std::vector<float> key_scales, value_scales;
+    Pages scratch{2 * kSpanKeys * kHeadDim * sizeof(float)};
+    std::vector<int64_t> visible;
+
+    Inputs(const KernelTable& kernels, int64_t k) : table(kernels), width(k) {
+        fill(nibbles, 20, 0x1C00);
+        fill(bytes, 34, 0x1C00);
+        const size_t groups = static_cast<size_t>(kMostRows * kMostWidth / kGroup);
+        x.resize(static_cast<size_t>(kMostRows * kMostWidth));
+        for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 37) / 37.0f - 0.4f;
+        out.resize(x.size() * 2);
+        payload.resize(groups * kGroupPayloadBytes);
+        scale.resize(groups), scaled_sum.resize(groups), sum.resize(groups);
+        for (int64_t row = 0; row < kMostRows; ++row) table.quantize_row(x.data() + row * width, width, activations_of(row));
+        keys.assign(static_cast<size_t>(kHeadDim * kSpanKeys), 100), values = keys;
+        key_scales.assign(kSpanKeys, 1e-3f), value_scales = key_scales;
+        visible.assign(kMostRows * kQueryHeads, kKeys);
+    }
+
+    void fill(PackedWeights& weights, size_t block, uint16_t scale) const {
+        std::vector<uint8_t> source(static_cast<size_t>(source_bytes(weights.matrix.type, kOutputs, width)), 0x35);
+        for (size_t at = 0; at < source.size(); at += block) std::memcpy(&source[at], &scale, 2);
+        weights.pack_rows(0, kOutputs, source.data(), source.size());
+    }
+    ActivationRow activations_of(int64_t row) {
+        const size_t at = static_cast<size_t>(row * width / kGroup);
+        return {payload.data() + at * kGroupPayloadBytes, &scale[at], &scaled_sum[at], &sum[at]};
+    }
+    void matmul(const PackedWeights& weights, int64_t rows) {
+        const Activations input = {payload.data(), scale.data(), scaled_sum.data(), sum.data(), rows, width / kGroup};
+        table.matmul_quantized(weights.matrix, input, 0, weights.matrix.strips, out.data(), kOutputs, false);
+    }
+    void attend(int64_t rows) {
+        KVBlockView block = {keys.data(), key_scales.data(), values.data(), value_scales.data()};
+        const int64_t heads = rows * kQueryHeads;
+        float* result = out.data();
+        table.attention_span(x.data(), heads, kHeadDim, &block, kKeys, visible.data(), reinterpret_cast<float*>(scratch.data()), result,
+                             result + 64, result + 128);
+    }
+};
+
+using Case = std::pair<std::string, std::function<void(Inputs&)>>;
+
+std::vector<Case> cases(int64_t width) {
+    std::vector<Case> all;
+    for (const int64_t rows : {1, 2, 4, 8, 16}) {
+        const std::string of = " 32x" + std::to_string(width) + ", rows " + std::to_string(rows);
+        all.emplace_back("matmul Q4_1" + of, [rows](Inputs& in) { in.matmul(in.nibbles, rows); });
+        all.emplace_back("matmul Q8_0" + of, [rows](Inputs& in) { in.matmul(in.bytes, rows); });
+    }
+    for (const int64_t rows : {1, 4})
+        all.emplace_back("attention 16 keys x 64, rows " + std::to_string(rows), [rows](Inputs& in) { in.attend(rows); });
+    all.emplace_back("quantize 576", [](Inputs& in) { in.table.quantize_row(in.x.data(), kMostWidth, in.activations_of(0)); });
+    all.emplace_back("rms_norm 576", [](Inputs& in) { in.table.rmsnorm(in.x.data(), in.x.data(), in.out.data(), kMostWidth, 1e-5f); });
+    all.emplace_back("silu_mul 576", [](Inputs& in) { in.table.silu_mul(in.x.data(), in.x.data(), in.out.data(), kMostWidth); });
+    all.emplace_back("rope 64", [](Inputs& in) { in.table.rope_interleaved(in.out.data(), in.x.data(), kHeadDim / 2); });
+    all.emplace_back("store_kv 64", [](Inputs& in) {
+        in.table.store_kv(in.x.data(), in.x.data(), {in.keys.data(), in.key_scales.data(), in.values.data(), in.value_scales.data()}, 3,
+                          kHeadDim, kKeys);
+    });
+    all.emplace_back("argmax 512", [](Inputs& in) { in.table.argmax(in.x.data(), kVocab); });
+    all.emplace_back("gumbel_argmax 512", [](Inputs& in) { in.table.gumbel_argmax(in.x.data(), kVocab, 0.7f, 5, 0, 9); });
+    return all;
+}
+
+void report(const std::string& isa) {
+    const KernelTable* table = find_kernel_table(isa);
+    if (!table) {
+        std::printf("%s\tNOT\tthis processor or system does not run %s\n", isa.c_str(), isa.c_str());
+        return;
+    }
+    const int64_t width = isa == "portable" ? kMostWidth / 9 : kMostWidth;  // it takes a hundred times as many steps
+    for (const auto& [name, work] : cases(width)) {
+        Inputs inputs(*table, width);
+        std::pair<const std::function<void(Inputs&)>*, Inputs*> argument = {&work, &inputs};
+        const int64_t steps = single_step::count(
+            [](void* at) {
+                const auto& [call, on] = *static_cast<std::pair<const std::function<void(Inputs&)>*, Inputs*>*>(at);
+                (*call)(*on);
+            },
+            &argument);
+        std::printf("%s\t%s\t%lld\n", isa.c_str(), name.c_str(), static_cast<long long>(steps));
+        std::fflush(stdout);
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const FloatMode mode;
+    std::vector<std::string> isas = built_isas();
+    if (argc == 3 && std::strcmp(argv[1], "--isa") == 0) {
+        isas.clear();
+        for (char* item = std::strtok(argv[2], ","); item; item = std::strtok(nullptr, ",")) isas.emplace_back(item);
+    } else if (argc != 1) {
+        std::fprintf(stderr, "bench_instructions: takes --isa NAME,NAME and nothing else\n");
+        return 2;
+    }
+    for (const std::string& isa : isas) report(isa);
+    return 0;
+}
+
+#else
+
+int main() {
+    std::printf("all\tNOT\tcounting by single steps is written for x86-64 on Linux\n");
+    return 0;
+}
+
+#endif
