@@ -198,7 +198,7 @@ class Program {
     static void time_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     template <typename After>
     void run_rows(const RowStage& stage, bool selected, int32_t chunk, const After& after) const;
-    void run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
+    void run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t columns) const;
     void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
@@ -209,7 +209,7 @@ class Program {
     void save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const;
     void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const float* sum, const float* acc) const;
     void store_row(const StoreKV& op, int64_t row) const;
-    void quantize_columns(int x, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
+    void quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const;
     int64_t domain_rows(bool selected) const { return selected ? step_.wanted : step_.rows; }
 
     const KernelTable& kernels_;
@@ -226,13 +226,14 @@ class Program {
     int quantized_ = -1;     // whose contents the activation rows hold at this point of the building
     int64_t quantized_version_ = 0;
     int64_t activation_groups_ = 0;  // groups of all rows of the largest quantized buffer
-    int64_t row_groups_ = 0;         // groups of a row of the widest one
 
     std::mutex running_;
     std::unique_ptr<ThreadPool> pool_;  // with scratch and activations: made by the first run, which ends the building
     Pages scratch_memory_, activation_memory_, partial_memory_;
     std::vector<Scratch> scratch_;
-    ActivationMemory activations_{};
+    uint8_t* payload_ = nullptr;
+    float *activation_scale_ = nullptr, *activation_scaled_sum_ = nullptr;
+    int32_t* activation_sum_ = nullptr;
 
     Step step_{};  // of the run in progress
     bool split_spans_ = false;

@@ -114,29 +114,30 @@ std::unique_ptr<PackedWeights> random_matrix(const Shape& shape, const std::shar
     return weights;
 }
 
-// Rows of quantized normal noise, one set per width and number of rows.
+// Rows of quantized normal noise, one set per width.
 class Rows {
   public:
     Rows(const KernelTable& table, int64_t rows, int64_t k, std::mt19937_64& random) : rows_(rows), groups_(k / kGroup) {
         const size_t count = static_cast<size_t>(rows * groups_);
         payload_ = Pages(count * kGroupPayloadBytes);
-        numbers_ = Pages(3 * count * sizeof(float));
-        tiles_ = Pages(static_cast<size_t>(ActivationMemory::tile_bytes(groups_)));
-        float* scale = reinterpret_cast<float*>(numbers_.data());
-        memory_ = {payload_.data(), scale, scale + count, reinterpret_cast<int32_t*>(scale + 2 * count), tiles_.data()};
+        scale_.resize(count);
+        scaled_sum_.resize(count);
+        sum_.resize(count);
         std::normal_distribution<float> normal;
         std::vector<float> x(static_cast<size_t>(k));
         for (int64_t r = 0; r < rows; ++r) {
             for (float& value : x) value = normal(random);
-            table.quantize_row(x.data(), k, memory_.row(r, 0, rows_, groups_));
+            const size_t at = static_cast<size_t>(r * groups_);
+            table.quantize_row(x.data(), k, {payload_.data() + at * kGroupPayloadBytes, &scale_[at], &scaled_sum_[at], &sum_[at]});
         }
     }
-    Activations view() const { return memory_.all(rows_, groups_); }
+    Activations view() const { return {payload_.data(), scale_.data(), scaled_sum_.data(), sum_.data(), rows_, groups_}; }
 
   private:
     int64_t rows_, groups_;
-    Pages payload_, numbers_, tiles_;
-    ActivationMemory memory_;
+    Pages payload_;
+    std::vector<float> scale_, scaled_sum_;
+    std::vector<int32_t> sum_;
 };
 
 // Threads that run the same function and meet at a spinning barrier between matrices.
@@ -193,15 +194,13 @@ struct Variant {
 };
 
 std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
+    const int64_t most = *std::max_element(options.rows.begin(), options.rows.end());
     std::vector<Variant> all;
     for (const std::string& isa : options.isas) {
         const KernelTable* table = find_kernel_table(isa);
-        for (int64_t rows : options.rows)
-            all.push_back({table,
-                           std::make_shared<Rows>(*table, rows, 576, random),
-                           std::make_shared<Rows>(*table, rows, kMaxWidth, random),
-                           rows,
-                           {}});
+        const auto narrow = std::make_shared<Rows>(*table, most, 576, random),
+                   wide = std::make_shared<Rows>(*table, most, kMaxWidth, random);
+        for (int64_t rows : options.rows) all.push_back({table, narrow, wide, rows, {}});
     }
     return all;
 }
@@ -209,7 +208,8 @@ std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
 double run_once(const Variant& variant, const Case& item, int threads, float* out) {
     return Team(threads).seconds(static_cast<int>(item.matrices.size()), [&](int step, int index) {
         const PackedMatrix& w = item.matrices[static_cast<size_t>(step)]->matrix;
-        const Activations x = (w.k == kMaxWidth ? variant.wide : variant.narrow)->view();
+        Activations x = (w.k == kMaxWidth ? variant.wide : variant.narrow)->view();
+        x.rows = variant.rows;
         const int64_t pairs = (w.strips + 1) / 2;
         const int64_t begin = pairs * index / threads * 2, end = std::min(pairs * (index + 1) / threads * 2, w.strips);
         for (int64_t strip = begin; strip < end; strip += kStripsPerChunk)  // as a program claims them

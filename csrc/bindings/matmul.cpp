@@ -44,25 +44,21 @@ TensorType parse_type(const std::string& name) {
 class QuantizedRows {
   public:
     QuantizedRows(int64_t rows, int64_t k)
-        : rows_(rows),
-          groups_(k / kGroup),
-          payload_(size(kGroupPayloadBytes)),
-          numbers_(size(3 * sizeof(float))),
-          tiles_(static_cast<size_t>(ActivationMemory::tile_bytes(groups_))) {
-        float* scale = reinterpret_cast<float*>(numbers_.data());
-        const int64_t count = rows * groups_;
-        memory_ = {payload_.data(), scale, scale + count, reinterpret_cast<int32_t*>(scale + 2 * count), tiles_.data()};
-    }
+        : rows_(rows), groups_(k / kGroup), payload_(size(kGroupPayloadBytes)), scale_(size(4)), scaled_sum_(size(4)), sum_(size(4)) {}
 
-    ActivationRow row(int64_t r) const { return memory_.row(r, 0, rows_, groups_); }
-    Activations all() const { return memory_.all(rows_, groups_); }
+    ActivationRow row(int64_t r) {
+        const int64_t at = r * groups_;
+        return {payload_.data() + at * kGroupPayloadBytes, floats(scale_) + at, floats(scaled_sum_) + at, integers(sum_) + at};
+    }
+    Activations all() const { return {payload_.data(), floats(scale_), floats(scaled_sum_), integers(sum_), rows_, groups_}; }
 
   private:
-    size_t size(size_t bytes) const { return static_cast<size_t>(rows_ * groups_) * bytes; }
+    size_t size(int64_t bytes) const { return static_cast<size_t>(rows_ * groups_ * bytes); }
+    static float* floats(const Pages& p) { return reinterpret_cast<float*>(p.data()); }
+    static int32_t* integers(const Pages& p) { return reinterpret_cast<int32_t*>(p.data()); }
 
     int64_t rows_, groups_;
-    Pages payload_, numbers_, tiles_;
-    ActivationMemory memory_;
+    Pages payload_, scale_, scaled_sum_, sum_;
 };
 
 QuantizedRows quantize_rows(const KernelTable& table, const float* x, int64_t rows, int64_t k) {
