@@ -75,13 +75,15 @@ void pack_float_rows(const uint8_t* source, int64_t rows, int64_t k, int64_t fir
 }  // namespace
 
 int64_t source_bytes(TensorType type, int64_t rows, int64_t k) {
-    if (rows <= 0) return 0;
+    if (rows <= 0 || is_row_grid(type)) return 0;
     return product_or_zero(rows, row_bytes(type, k, file_block(type).bytes));
 }
 
 int64_t packed_bytes(TensorType type, int64_t n, int64_t k) {
     if (n <= 0) return 0;
     const int64_t strips = n / kStripRows + (n % kStripRows != 0);
+    if (is_row_grid(type))
+        return k < 1 || k > kMaxGridColumns ? 0 : product_or_zero(strips, grid_blocks(k) * grid_block_bytes(type) + kGridScaleBytes);
     const int64_t per_strip =
         is_quantized(type) ? row_bytes(type, k, group_bytes(type)) : product_or_zero(kStripRows, row_bytes(type, k, 0));
     return product_or_zero(strips, per_strip);
@@ -100,6 +102,8 @@ void pack_rows(TensorType type, const uint8_t* source, int64_t rows, int64_t k, 
             return pack_block_rows<TensorType::Q4_0>(source, rows, k, first_row, data);
         case TensorType::Q4_1:
             return pack_block_rows<TensorType::Q4_1>(source, rows, k, first_row, data);
+        default:
+            return;  // row-grid types: pack_grid_rows
     }
 }
 

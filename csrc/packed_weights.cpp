@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "row_grid.h"
+
 namespace swiftsure {
 namespace {
 
@@ -32,6 +34,10 @@ const char* type_name(TensorType type) {
             return "Q4_0";
         case TensorType::Q4_1:
             return "Q4_1";
+        case TensorType::R8:
+            return "R8";
+        case TensorType::R4:
+            return "R4";
     }
     return "?";
 }
@@ -63,7 +69,9 @@ std::vector<std::pair<uint8_t*, size_t>> WeightArena::spans() const {
 PackedWeights::PackedWeights(TensorType type, int64_t n, int64_t k, std::shared_ptr<WeightArena> shared) : arena(std::move(shared)) {
     const int64_t bytes = packed_bytes(type, n, k);
     if (bytes == 0) {
-        const char* rule = is_quantized(type) ? "n at least 1, k a positive multiple of 32" : "n and k at least 1";
+        const char* rule = is_quantized(type)  ? "n at least 1, k a positive multiple of 32"
+                           : is_row_grid(type) ? "n at least 1, k from 1 to 65536"
+                                               : "n and k at least 1";
         throw std::invalid_argument("a packed matrix needs " + std::string(rule) + " and less than 2^63 bytes, got " +
                                     shape_text(type, n, k));
     }
@@ -73,15 +81,23 @@ PackedWeights::PackedWeights(TensorType type, int64_t n, int64_t k, std::shared_
     matrix = {type, n, k, strips, bytes / strips, data};
 }
 
-void PackedWeights::pack_rows(int64_t first_row, int64_t rows, const uint8_t* source, size_t source_size) {
+void PackedWeights::pack_rows(int64_t first_row, int64_t rows, const uint8_t* source, size_t source_size, TensorType source_type) {
     if (first_row < 0 || rows < 1 || rows > matrix.n || first_row > matrix.n - rows)
         throw std::invalid_argument("pack_rows needs first_row at least 0, rows at least 1 and first_row + rows at most " +
                                     std::to_string(matrix.n) + ", got " + std::to_string(first_row) + " and " + std::to_string(rows));
-    const int64_t expected = source_bytes(matrix.type, rows, matrix.k);
-    if (source_size != static_cast<size_t>(expected))
-        throw std::invalid_argument(shape_text(matrix.type, rows, matrix.k) + " takes " + std::to_string(expected) + " bytes, got " +
+    const bool grid = is_row_grid(matrix.type);
+    if (grid ? is_row_grid(source_type) : source_type != matrix.type)
+        throw std::invalid_argument(std::string(type_name(matrix.type)) +
+                                    (grid ? " is packed from a type that files have" : " is packed from its own type") + ", got " +
+                                    type_name(source_type));
+    const int64_t expected = source_bytes(source_type, rows, matrix.k);
+    if (expected == 0 || source_size != static_cast<size_t>(expected))
+        throw std::invalid_argument(shape_text(source_type, rows, matrix.k) + " takes " + std::to_string(expected) + " bytes, got " +
                                     std::to_string(source_size));
-    swiftsure::pack_rows(matrix.type, source, rows, matrix.k, first_row, data);
+    if (grid)
+        pack_grid_rows(matrix.type, source_type, source, rows, matrix.k, first_row, data);
+    else
+        swiftsure::pack_rows(matrix.type, source, rows, matrix.k, first_row, data);
 }
 
 }  // namespace swiftsure

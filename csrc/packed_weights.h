@@ -48,8 +48,12 @@ struct PackedWeights {
     PackedWeights(const PackedWeights&) = delete;
     PackedWeights& operator=(const PackedWeights&) = delete;
 
-    // Packs rows [first_row, first_row + rows) from the file's own bytes. Throws std::invalid_argument when rows or size do not fit.
-    void pack_rows(int64_t first_row, int64_t rows, const uint8_t* source, size_t source_size);
+    // Packs rows [first_row, first_row + rows) from the file's own bytes, which are of the matrix's type or, for row-grid types, of any
+    // type that files have. Throws std::invalid_argument when rows, type or size do not fit.
+    void pack_rows(int64_t first_row, int64_t rows, const uint8_t* source, size_t source_size, TensorType source_type);
+    void pack_rows(int64_t first_row, int64_t rows, const uint8_t* source, size_t source_size) {
+        pack_rows(first_row, rows, source, source_size, matrix.type);
+    }
     int64_t nbytes() const { return matrix.strips * matrix.strip_bytes; }
 
     std::shared_ptr<WeightArena> arena;

@@ -186,7 +186,7 @@ void Program::select_rows(std::string_view x, std::string_view out) {
     different(i, o, "select_rows");
     same_width(i, o, "select_rows");
     selected_ = true;
-    quantized_ = -1;
+    quantized_ = quantized_rows_ = {};
     append(Select{i, writing(out)}, 0);
 }
 
@@ -213,8 +213,11 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
     const int64_t k = buffers_[static_cast<size_t>(i)].width;
     MatmulStage stage{i, o, accumulate, {}, {}};
     int64_t columns = 0, strips = 0;
-    bool quantized = false;
+    bool quantized = false, grid = false;
     for (const PackedMatrix& w : weights) {
+        if (is_row_grid(w.type) != is_row_grid(weights[0].type))
+            refuse("the weights of a matmul are all of types R8 and R4 or none of them is; its input is quantized in rows or in groups");
+        grid = is_row_grid(w.type);
         if (w.k != k)
             refuse("matmul of '" + std::string(x) + "' with " + std::to_string(k) + " columns by a weight with " + std::to_string(w.k));
         stage.parts.push_back({w, columns});
@@ -231,6 +234,7 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
         for (int64_t s = 0; s < in_part; s += share) stage.chunks.push_back({static_cast<int>(p), s, std::min(s + share, in_part)});
     }
     if (quantized) quantize_input(i);
+    if (grid) quantize_input_rows(i);
     writing(out);
     stages_.push_back({std::move(stage), selected_});
 }
@@ -238,9 +242,8 @@ void Program::matmul(std::string_view x, const std::vector<PackedMatrix>& weight
 // Once per contents of a buffer: q, k and v share the quantized rows of their input.
 void Program::quantize_input(int x) {
     const Buffer& b = buffers_[static_cast<size_t>(x)];
-    if (quantized_ == x && quantized_version_ == b.version) return;
-    quantized_ = x;
-    quantized_version_ = b.version;
+    if (quantized_ == Contents{x, b.version}) return;
+    quantized_ = {x, b.version};
     activation_groups_ = std::max(activation_groups_, b.rows * (b.width / kGroup));
     // An attention whose groups of heads fill whole activation groups quantizes what it finishes.
     if (stages_.size() >= 2 && std::holds_alternative<MergeStage>(stages_.back().work)) {
@@ -251,6 +254,16 @@ void Program::quantize_input(int x) {
         }
     }
     append(Quantize{x}, b.width);
+}
+
+// As quantize_input, for row-grid weights; a row's scale needs all of it.
+void Program::quantize_input_rows(int x) {
+    const Buffer& b = buffers_[static_cast<size_t>(x)];
+    if (quantized_rows_ == Contents{x, b.version}) return;
+    quantized_rows_ = {x, b.version};
+    digit_columns_ = std::max(digit_columns_, b.rows * grid_blocks(b.width) * kBlockColumns);
+    digit_rows_ = std::max(digit_rows_, b.rows);
+    append(QuantizeRow{x}, 0);
 }
 
 // --- memory of the whole program ---------------------------------------------------------------------------------------------
@@ -284,6 +297,10 @@ void Program::seal() {
     activation_scale_ = reinterpret_cast<float*>(payload_ + groups * kGroupPayloadBytes);
     activation_scaled_sum_ = activation_scale_ + groups;
     activation_sum_ = reinterpret_cast<int32_t*>(activation_scaled_sum_ + groups);
+    digit_memory_ = Pages(static_cast<size_t>(2 * digit_columns_ + 3 * digit_rows_ * static_cast<int64_t>(sizeof(float))));
+    digits_ = reinterpret_cast<int8_t*>(digit_memory_.data());
+    digit_scale_ = reinterpret_cast<float*>(digits_ + 2 * digit_columns_);
+    digit_sum_ = reinterpret_cast<int32_t*>(digit_scale_ + digit_rows_);
     chunks_.resize(stages_.size());
     pool_ = std::make_unique<ThreadPool>(static_cast<int32_t>(threads_), static_cast<int32_t>(stages_.size()));
 }
@@ -303,15 +320,11 @@ Overloaded(F...) -> Overloaded<F...>;
 
 std::vector<Program::Piece> Program::pieces() const {
     const Overloaded name{
-        [](const Embed&) { return "embed"; },
-        [](const Norm&) { return "rms_norm"; },
-        [](const Rope&) { return "rope"; },
-        [](const StoreKV&) { return "store_kv"; },
-        [](const SiluMul&) { return "silu_mul"; },
-        [](const Select&) { return "select_rows"; },
-        [](const Quantize&) { return "quantize"; },
-        [](const MatmulStage&) { return "matmul"; },
-        [](const AttentionStage&) { return "attention"; },
+        [](const Embed&) { return "embed"; },        [](const Norm&) { return "rms_norm"; },
+        [](const Rope&) { return "rope"; },          [](const StoreKV&) { return "store_kv"; },
+        [](const SiluMul&) { return "silu_mul"; },   [](const Select&) { return "select_rows"; },
+        [](const Quantize&) { return "quantize"; },  [](const QuantizeRow&) { return "quantize"; },
+        [](const MatmulStage&) { return "matmul"; }, [](const AttentionStage&) { return "attention"; },
         [](const MergeStage&) { return "merge"; },
     };
     std::vector<Piece> pieces;
@@ -346,7 +359,8 @@ Program::Selected Program::selected_rows(std::string_view buffer) const {
 }
 
 int64_t Program::buffer_bytes() const {
-    int64_t bytes = static_cast<int64_t>(activation_memory_.size() + scratch_memory_.size() + partial_memory_.size());
+    int64_t bytes =
+        static_cast<int64_t>(activation_memory_.size() + digit_memory_.size() + scratch_memory_.size() + partial_memory_.size());
     for (const Buffer& b : buffers_) bytes += static_cast<int64_t>(b.memory.size());
     return bytes;
 }

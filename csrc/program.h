@@ -124,7 +124,10 @@ class Program {
     struct Quantize {
         int x;
     };
-    using RowOp = std::variant<Embed, Norm, Rope, StoreKV, SiluMul, Select, Quantize>;
+    struct QuantizeRow {
+        int x;
+    };
+    using RowOp = std::variant<Embed, Norm, Rope, StoreKV, SiluMul, Select, Quantize, QuantizeRow>;
 
     struct RowStage {
         std::vector<RowOp> ops;
@@ -182,6 +185,7 @@ class Program {
     void columns_fit(int x, int64_t offset, int64_t vectors, int64_t size, const char* what) const;
     void append(RowOp op, int64_t columns);
     void quantize_input(int x);
+    void quantize_input_rows(int x);
     void seal();
     void make_scratch();
 
@@ -223,17 +227,27 @@ class Program {
     int last_out_ = -1;
     int64_t vocab_ = 0;      // smallest number of rows of the embeddings
     int64_t max_heads_ = 0;  // query heads of an attention
-    int quantized_ = -1;     // whose contents the activation rows hold at this point of the building
-    int64_t quantized_version_ = 0;
-    int64_t activation_groups_ = 0;  // groups of all rows of the largest quantized buffer
+    // What is quantized, group by group or as whole rows, at this point of the building: the contents of one buffer each.
+    struct Contents {
+        int buffer = -1;
+        int64_t version = 0;
+        bool operator==(const Contents&) const = default;
+    };
+    Contents quantized_, quantized_rows_;
+    int64_t activation_groups_ = 0;  // groups of all rows of the largest buffer quantized in groups
+    int64_t digit_columns_ = 0;      // columns of all rows of the largest buffer quantized as rows, filled up to whole blocks
+    int64_t digit_rows_ = 0;
 
     std::mutex running_;
     std::unique_ptr<ThreadPool> pool_;  // with scratch and activations: made by the first run, which ends the building
-    Pages scratch_memory_, activation_memory_, partial_memory_;
+    Pages scratch_memory_, activation_memory_, digit_memory_, partial_memory_;
     std::vector<Scratch> scratch_;
     uint8_t* payload_ = nullptr;
     float *activation_scale_ = nullptr, *activation_scaled_sum_ = nullptr;
     int32_t* activation_sum_ = nullptr;
+    int8_t* digits_ = nullptr;  // of whole rows, as GridActivations has them, and what goes with them
+    float* digit_scale_ = nullptr;
+    int32_t* digit_sum_ = nullptr;
 
     Step step_{};  // of the run in progress
     bool split_spans_ = false;

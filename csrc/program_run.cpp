@@ -198,6 +198,10 @@ void Program::run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t c
     } else if (const Select* o = std::get_if<Select>(&op)) {
         const float* source = buffers_[static_cast<size_t>(o->x)].row(step_.logit_rows[row]);
         std::copy(source, source + width(o->x), at(o->out));
+    } else if (const QuantizeRow* o = std::get_if<QuantizeRow>(&op)) {
+        const int64_t k = width(o->x);
+        kernels_.quantize_grid_row(at(o->x), k,
+                                   {digits_ + row * 2 * grid_blocks(k) * kBlockColumns, digit_scale_ + row, digit_sum_ + 2 * row});
     } else {
         const int x = std::get_if<Quantize>(&op)->x;
         quantize_columns(x, row, column, width(x));
@@ -231,6 +235,9 @@ void Program::run_matmul(const MatmulStage& stage, bool selected, int32_t chunk)
     if (is_quantized(part.weight.type)) {
         const Activations activations = {payload_, activation_scale_, activation_scaled_sum_, activation_sum_, rows, x.width / kGroup};
         kernels_.matmul_quantized(part.weight, activations, range.begin, range.end, out.row(0) + part.column, out.width, stage.accumulate);
+    } else if (is_row_grid(part.weight.type)) {
+        const GridActivations activations = {digits_, digit_scale_, digit_sum_, rows, grid_blocks(x.width) * kBlockColumns};
+        kernels_.matmul_rows(part.weight, activations, range.begin, range.end, out.row(0) + part.column, out.width, stage.accumulate);
     } else {
         kernels_.matmul_float(part.weight, x.row(0), x.width, rows, range.begin, range.end, out.row(0) + part.column, out.width,
                               stage.accumulate);

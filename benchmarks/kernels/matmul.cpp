@@ -2,11 +2,12 @@
 //
 //   cmake -S . -B build/bench -G Ninja -DSWIFTSURE_BENCHMARKS=ON && cmake --build build/bench --target bench_matmul
 //   build/bench/bench_matmul [--isa NAME,NAME] [--threads 2] [--repeats 20] [--rows 1,2,4,8] [--layers 30] [--cases pass,head]
+//       [--types file,R4,R8]
 //
-// Every repeat runs each instruction set at each number of rows once, in turn, so that a busy machine slows all of them alike; medians are
-// printed. GB/s counts the packed weights that a pass reads once, GOP/s two operations per weight and row. `x1` is the time over that of
-// the first number of rows, `speed` the median of the first instruction set's time over this one's, pair by pair. Quantizing the
-// activations is not part of the time.
+// Every repeat runs each instruction set and packed type (`file`: the types that SmolLM2's file has, Q4_1 and for the head Q8_0) at each
+// number of rows once, in turn, so that a busy machine slows all of them alike; medians are printed. GB/s counts the packed weights that a
+// pass reads once, GOP/s two operations per weight and row. `x1` is the time over that of the first number of rows, `speed` the median of
+// the first variant's time over this one's, pair by pair. Quantizing the activations is not part of the time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -44,6 +45,7 @@ constexpr int64_t kMaxWidth = 1536;
 struct Options {
     std::vector<std::string> isas = {supported_isas().front()};
     std::vector<std::string> cases;  // none: all
+    std::vector<std::string> types = {"file"};
     int threads = 2;
     int repeats = 20;
     int layers = 30;
@@ -78,6 +80,8 @@ Options parse(int argc, char** argv) {
             options.isas = split(value);
         else if (name == "--cases")
             options.cases = split(value);
+        else if (name == "--types")
+            options.types = split(value);
         else if (name == "--threads")
             options.threads = static_cast<int>(positive(name, value));
         else if (name == "--repeats")
@@ -89,17 +93,21 @@ Options parse(int argc, char** argv) {
             for (const std::string& item : split(value)) options.rows.push_back(positive(name, item.c_str()));
             if (options.rows.empty()) usage("--rows needs at least one number");
         } else
-            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows, --cases");
+            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows, --cases, --types");
     }
     if (options.isas.empty()) usage("--isa needs at least one name");
+    if (options.types.empty()) usage("--types needs at least one name");
+    for (const std::string& type : options.types)
+        if (type != "file" && type != "R4" && type != "R8") usage("--types knows file, R4 and R8, got " + type);
     for (const std::string& isa : options.isas)
         if (!find_kernel_table(isa)) usage("--isa " + isa + " is not available here");
     return options;
 }
 
 // A matrix of random integers with scales of 0.01 and, where there are any, minima of -0.08.
-std::unique_ptr<PackedWeights> random_matrix(const Shape& shape, const std::shared_ptr<WeightArena>& arena, std::mt19937_64& random) {
-    auto weights = std::make_unique<PackedWeights>(shape.type, shape.n, shape.k, arena);
+std::unique_ptr<PackedWeights> random_matrix(const Shape& shape, TensorType packed, const std::shared_ptr<WeightArena>& arena,
+                                             std::mt19937_64& random) {
+    auto weights = std::make_unique<PackedWeights>(packed, shape.n, shape.k, arena);
     std::vector<uint8_t> source(static_cast<size_t>(source_bytes(shape.type, 1, shape.k)));
     const size_t block = source.size() / static_cast<size_t>(shape.k / kGroup);
     const uint16_t scale = 0x211F, minimum = 0xAD1F;
@@ -109,35 +117,45 @@ std::unique_ptr<PackedWeights> random_matrix(const Shape& shape, const std::shar
             std::memcpy(&source[at], &scale, 2);
             if (shape.type == TensorType::Q4_1) std::memcpy(&source[at + 2], &minimum, 2);
         }
-        weights->pack_rows(row, 1, source.data(), source.size());
+        weights->pack_rows(row, 1, source.data(), source.size(), shape.type);
     }
     return weights;
 }
 
-// Rows of quantized normal noise, one set per width.
+// Rows of quantized normal noise, one set per width, in groups and as wholes.
 class Rows {
   public:
-    Rows(const KernelTable& table, int64_t rows, int64_t k, std::mt19937_64& random) : rows_(rows), groups_(k / kGroup) {
+    Rows(const KernelTable& table, int64_t rows, int64_t k, std::mt19937_64& random)
+        : groups_(k / kGroup), columns_(grid_blocks(k) * kBlockColumns) {
         const size_t count = static_cast<size_t>(rows * groups_);
         payload_ = Pages(count * kGroupPayloadBytes);
         scale_.resize(count);
         scaled_sum_.resize(count);
         sum_.resize(count);
+        digits_ = Pages(static_cast<size_t>(2 * rows * columns_));
+        row_scale_.resize(static_cast<size_t>(rows));
+        row_sum_.resize(static_cast<size_t>(2 * rows));
         std::normal_distribution<float> normal;
         std::vector<float> x(static_cast<size_t>(k));
         for (int64_t r = 0; r < rows; ++r) {
             for (float& value : x) value = normal(random);
             const size_t at = static_cast<size_t>(r * groups_);
             table.quantize_row(x.data(), k, {payload_.data() + at * kGroupPayloadBytes, &scale_[at], &scaled_sum_[at], &sum_[at]});
+            const GridRow row = {reinterpret_cast<int8_t*>(digits_.data()) + 2 * r * columns_, &row_scale_[static_cast<size_t>(r)],
+                                 &row_sum_[static_cast<size_t>(2 * r)]};
+            table.quantize_grid_row(x.data(), k, row);
         }
     }
-    Activations view() const { return {payload_.data(), scale_.data(), scaled_sum_.data(), sum_.data(), rows_, groups_}; }
+    Activations groups(int64_t rows) const { return {payload_.data(), scale_.data(), scaled_sum_.data(), sum_.data(), rows, groups_}; }
+    GridActivations wholes(int64_t rows) const {
+        return {reinterpret_cast<const int8_t*>(digits_.data()), row_scale_.data(), row_sum_.data(), rows, columns_};
+    }
 
   private:
-    int64_t rows_, groups_;
-    Pages payload_;
-    std::vector<float> scale_, scaled_sum_;
-    std::vector<int32_t> sum_;
+    int64_t groups_, columns_;
+    Pages payload_, digits_;
+    std::vector<float> scale_, scaled_sum_, row_scale_;
+    std::vector<int32_t> sum_, row_sum_;
 };
 
 // Threads that run the same function and meet at a spinning barrier between matrices.
@@ -180,14 +198,17 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
+using Matrices = std::vector<const PackedWeights*>;
+
 struct Case {
     std::string name;
-    std::vector<const PackedWeights*> matrices;
+    std::vector<Matrices> matrices;  // per packed type
 };
 
-// What is timed in turn: one instruction set at one number of rows.
+// What is timed in turn: one instruction set and packed type at one number of rows.
 struct Variant {
     const KernelTable* table;
+    size_t type;
     std::shared_ptr<Rows> narrow, wide;
     int64_t rows;
     std::vector<double> times;
@@ -200,20 +221,25 @@ std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
         const KernelTable* table = find_kernel_table(isa);
         const auto narrow = std::make_shared<Rows>(*table, most, 576, random),
                    wide = std::make_shared<Rows>(*table, most, kMaxWidth, random);
-        for (int64_t rows : options.rows) all.push_back({table, narrow, wide, rows, {}});
+        for (size_t type = 0; type < options.types.size(); ++type)
+            for (int64_t rows : options.rows) all.push_back({table, type, narrow, wide, rows, {}});
     }
     return all;
 }
 
-double run_once(const Variant& variant, const Case& item, int threads, float* out) {
-    return Team(threads).seconds(static_cast<int>(item.matrices.size()), [&](int step, int index) {
-        const PackedMatrix& w = item.matrices[static_cast<size_t>(step)]->matrix;
-        Activations x = (w.k == kMaxWidth ? variant.wide : variant.narrow)->view();
-        x.rows = variant.rows;
+double run_once(const Variant& variant, const Matrices& matrices, int threads, float* out) {
+    return Team(threads).seconds(static_cast<int>(matrices.size()), [&](int step, int index) {
+        const PackedMatrix& w = matrices[static_cast<size_t>(step)]->matrix;
+        const Rows& x = w.k == kMaxWidth ? *variant.wide : *variant.narrow;
         const int64_t pairs = (w.strips + 1) / 2;
         const int64_t begin = pairs * index / threads * 2, end = std::min(pairs * (index + 1) / threads * 2, w.strips);
-        for (int64_t strip = begin; strip < end; strip += kStripsPerChunk)  // as a program claims them
-            variant.table->matmul_quantized(w, x, strip, std::min(strip + kStripsPerChunk, end), out, w.n, false);
+        for (int64_t strip = begin; strip < end; strip += kStripsPerChunk) {  // as a program claims them
+            const int64_t last = std::min(strip + kStripsPerChunk, end);
+            if (is_row_grid(w.type))
+                variant.table->matmul_rows(w, x.wholes(variant.rows), strip, last, out, w.n, false);
+            else
+                variant.table->matmul_quantized(w, x.groups(variant.rows), strip, last, out, w.n, false);
+        }
     });
 }
 
@@ -221,26 +247,27 @@ void report(const Options& options, const Case& item, std::mt19937_64& random) {
     if (!options.cases.empty() && std::find(options.cases.begin(), options.cases.end(), item.name) == options.cases.end()) return;
     std::vector<Variant> all = variants(options, random);
     std::vector<float> out(static_cast<size_t>(*std::max_element(options.rows.begin(), options.rows.end())) * 49152);
-    double weights = 0, bytes = 0;
-    for (const PackedWeights* w : item.matrices) {
-        weights += static_cast<double>(w->matrix.n * w->matrix.k);
-        bytes += static_cast<double>(w->nbytes());
-    }
     const size_t sizes = options.rows.size();
     for (int repeat = -1; repeat < options.repeats; ++repeat)
         for (size_t i = 0; i < sizes; ++i)
             for (size_t at = i; at < all.size(); at += sizes) {
-                const double elapsed = run_once(all[at], item, options.threads, out.data());
+                const double elapsed = run_once(all[at], item.matrices[all[at].type], options.threads, out.data());
                 if (repeat >= 0) all[at].times.push_back(elapsed);
             }
     for (size_t at = 0; at < all.size(); ++at) {
         const Variant &v = all[at], &base = all[at % sizes];
+        double weights = 0, bytes = 0;
+        for (const PackedWeights* w : item.matrices[v.type]) {
+            weights += static_cast<double>(w->matrix.n * w->matrix.k);
+            bytes += static_cast<double>(w->nbytes());
+        }
         std::vector<double> ratios;
         for (size_t r = 0; r < v.times.size(); ++r) ratios.push_back(base.times[r] / v.times[r]);
         const double s = median(v.times), rows = static_cast<double>(v.rows);
-        std::printf("%-8s %-11s rows=%-4.0f %9.3f ms  best %9.3f  %6.1f GB/s  %8.1f GOP/s  %6.2f x1  %8.0f rows/s  speed %5.2f\n",
-                    item.name.c_str(), v.table->isa, rows, s * 1e3, *std::min_element(v.times.begin(), v.times.end()) * 1e3,
-                    bytes / s / 1e9, 2 * weights * rows / s / 1e9, s / median(all[at - at % sizes].times), rows / s, median(ratios));
+        std::printf("%-8s %-11s %-4s rows=%-4.0f %9.3f ms  best %9.3f  %6.1f GB/s  %8.1f GOP/s  %6.2f x1  %8.0f rows/s  speed %5.2f\n",
+                    item.name.c_str(), v.table->isa, options.types[v.type].c_str(), rows, s * 1e3,
+                    *std::min_element(v.times.begin(), v.times.end()) * 1e3, bytes / s / 1e9, 2 * weights * rows / s / 1e9,
+                    s / median(all[at - at % sizes].times), rows / s, median(ratios));
     }
     std::fflush(stdout);
 }
@@ -252,22 +279,23 @@ int main(int argc, char** argv) {
     const FloatMode mode;
     std::mt19937_64 random(1);
     auto arena = std::make_shared<WeightArena>();
-    std::vector<std::unique_ptr<PackedWeights>> matrices;
-    for (int layer = 0; layer < options.layers; ++layer)
-        for (const Shape& shape : kLayer) matrices.push_back(random_matrix(shape, arena, random));
-    matrices.push_back(random_matrix(kHead, arena, random));
+    std::vector<std::unique_ptr<PackedWeights>> owned;
+    std::vector<Case> cases = {{"pass", {}}, {"layers", {}}};
+    for (const Shape& shape : kLayer) cases.push_back({shape.name, {}});
+    cases.push_back({kHead.name, {}});
+    for (const std::string& type : options.types) {
+        for (Case& item : cases) item.matrices.emplace_back();
+        const auto add = [&](const Shape& shape, std::initializer_list<size_t> to) {
+            const TensorType packed = type == "file" ? shape.type : type == "R4" ? TensorType::R4 : TensorType::R8;
+            owned.push_back(random_matrix(shape, packed, arena, random));
+            for (size_t at : to) cases[at].matrices.back().push_back(owned.back().get());
+        };
+        for (int layer = 0; layer < options.layers; ++layer)
+            for (size_t i = 0; i < 4; ++i) add(kLayer[i], {0, 1, 2 + i});
+        add(kHead, {0, 6});
+    }
 
     std::printf("threads=%d repeats=%d weights=%.1f MB\n", options.threads, options.repeats,
                 static_cast<double>(arena->used_bytes()) / 1e6);
-    Case all{"pass", {}}, layers{"layers", {}};
-    for (const auto& matrix : matrices) all.matrices.push_back(matrix.get());
-    layers.matrices.assign(all.matrices.begin(), all.matrices.end() - 1);
-    report(options, all, random);
-    report(options, layers, random);
-    for (size_t i = 0; i < 4; ++i) {
-        Case one{kLayer[i].name, {}};
-        for (size_t at = i; at + 1 < matrices.size(); at += 4) one.matrices.push_back(matrices[at].get());
-        report(options, one, random);
-    }
-    report(options, {"head", {matrices.back().get()}}, random);
+    for (const Case& item : cases) report(options, item, random);
 }

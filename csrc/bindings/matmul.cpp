@@ -1,16 +1,19 @@
 // Packed matrices, and the matmul kernels one call at a time for tests and measurements.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
 #include <tuple>
+#include <vector>
 
 #include "activations.h"
 #include "arena_file.h"
@@ -29,7 +32,8 @@ using Bytes = InArray<uint8_t, 1>;
 using Matrix = InArray<float, 2>;
 using OutMatrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-constexpr TensorType kTypes[] = {TensorType::F32, TensorType::F16, TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0, TensorType::Q4_1};
+constexpr TensorType kTypes[] = {TensorType::F32,  TensorType::F16,  TensorType::BF16, TensorType::Q8_0,
+                                 TensorType::Q4_0, TensorType::Q4_1, TensorType::R8,   TensorType::R4};
 
 TensorType parse_type(const std::string& name) {
     std::string known;
@@ -61,6 +65,27 @@ class QuantizedRows {
     Pages payload_, scale_, scaled_sum_, sum_;
 };
 
+// Rows quantized as a whole, for row-grid weights.
+class GridRows {
+  public:
+    GridRows(const KernelTable& table, const float* x, int64_t rows, int64_t k)
+        : rows_(rows), columns_(grid_blocks(k) * kBlockColumns), digits_(static_cast<size_t>(2 * rows * columns_)) {
+        scale_.resize(static_cast<size_t>(rows));
+        sum_.resize(static_cast<size_t>(2 * rows));
+        for (int64_t r = 0; r < rows; ++r)
+            table.quantize_grid_row(x + r * k, k, {digits() + 2 * r * columns_, scale_.data() + r, sum_.data() + 2 * r});
+    }
+    GridActivations all() const { return {digits(), scale_.data(), sum_.data(), rows_, columns_}; }
+
+  private:
+    int8_t* digits() const { return reinterpret_cast<int8_t*>(digits_.data()); }
+
+    int64_t rows_, columns_;
+    Pages digits_;
+    std::vector<float> scale_;
+    std::vector<int32_t> sum_;
+};
+
 QuantizedRows quantize_rows(const KernelTable& table, const float* x, int64_t rows, int64_t k) {
     QuantizedRows quantized(rows, k);
     for (int64_t r = 0; r < rows; ++r) table.quantize_row(x + r * k, k, quantized.row(r));
@@ -82,6 +107,10 @@ void matmul(const std::string& isa, const PackedWeights& weights, Matrix x, int6
                                     std::to_string(strip_begin) + " and " + std::to_string(strip_end));
     nb::gil_scoped_release release;
     const FloatMode mode;
+    if (is_row_grid(w.type)) {
+        table.matmul_rows(w, GridRows(table, x.data(), rows, w.k).all(), strip_begin, strip_end, out.data(), width, accumulate);
+        return;
+    }
     if (!is_quantized(w.type)) {
         table.matmul_float(w, x.data(), w.k, rows, strip_begin, strip_end, out.data(), width, accumulate);
         return;
@@ -120,6 +149,22 @@ Quantized quantize(const std::string& isa, Matrix x) {
     return {q, scale, sum};
 }
 
+using QuantizedGrid = std::tuple<nb::ndarray<nb::numpy, int8_t>, nb::ndarray<nb::numpy, float>, nb::ndarray<nb::numpy, int32_t>>;
+
+QuantizedGrid quantize_grid(const std::string& isa, Matrix x) {
+    const KernelTable& table = kernels_of(isa);
+    const size_t rows = x.shape(0), k = x.shape(1), columns = static_cast<size_t>(grid_blocks(static_cast<int64_t>(k)) * kBlockColumns);
+    auto digits = numpy_array<int8_t>({rows, 2, columns});
+    auto scale = numpy_array<float>({rows});
+    auto sum = numpy_array<int32_t>({rows, 2});
+    nb::gil_scoped_release release;
+    const FloatMode mode;
+    for (size_t r = 0; r < rows; ++r)
+        table.quantize_grid_row(x.data() + r * k, static_cast<int64_t>(k),
+                                {digits.data() + 2 * r * columns, scale.data() + r, sum.data() + 2 * r});
+    return {digits, scale, sum};
+}
+
 nb::ndarray<nb::numpy, float> unpack_row(const std::string& isa, const PackedWeights& weights, int64_t n) {
     const KernelTable& table = kernels_of(isa);
     if (n < 0 || n >= weights.matrix.n)
@@ -131,9 +176,20 @@ nb::ndarray<nb::numpy, float> unpack_row(const std::string& isa, const PackedWei
     return out;
 }
 
-void pack_source_rows(PackedWeights& weights, int64_t first_row, int64_t rows, Bytes data) {
+nb::ndarray<nb::numpy, float> row_scales(const PackedWeights& weights) {
+    const PackedMatrix& w = weights.matrix;
+    if (!is_row_grid(w.type)) throw std::invalid_argument(std::string("only R8 and R4 have a scale a row, got ") + type_name(w.type));
+    auto out = numpy_array<float>({static_cast<size_t>(w.n)});
+    for (int64_t n = 0; n < w.n; ++n)
+        std::memcpy(out.data() + n, w.data + (n / kStripRows + 1) * w.strip_bytes - kGridScaleBytes + n % kStripRows * 4, 4);
+    return out;
+}
+
+void pack_source_rows(PackedWeights& weights, int64_t first_row, int64_t rows, Bytes data, const std::optional<std::string>& source_type) {
+    const TensorType type = source_type ? parse_type(*source_type) : weights.matrix.type;
     nb::gil_scoped_release release;
-    weights.pack_rows(first_row, rows, data.data(), data.size());
+    const FloatMode mode;
+    weights.pack_rows(first_row, rows, data.data(), data.size(), type);
 }
 
 // Calls `work` without the interpreter lock; a failure of the system is an OSError.
@@ -174,18 +230,23 @@ void register_matmul(nb::module_& m) {
             },
             nb::arg("type"), nb::arg("n"), nb::arg("k"), nb::arg("arena") = nb::none())
         .def("pack_rows", &pack_source_rows, nb::arg("first_row"), nb::arg("rows"), nb::arg("data").noconvert(),
-             "Packs `rows` rows from the bytes of a model file.")
+             nb::arg("source_type") = nb::none(),
+             "Packs `rows` rows from the bytes of a model file. R8 and R4 take any type that files have, named by `source_type`.")
         .def_prop_ro("type", [](const PackedWeights& w) { return type_name(w.matrix.type); })
         .def_prop_ro("n", [](const PackedWeights& w) { return w.matrix.n; })
         .def_prop_ro("k", [](const PackedWeights& w) { return w.matrix.k; })
         .def_prop_ro(
             "strips", [](const PackedWeights& w) { return w.matrix.strips; }, "Strips of 16 rows; the last may be short.")
+        .def_prop_ro("row_scales", &row_scales, nb::rv_policy::move, "What the integers of each row of an R8 or R4 matrix count in, (n,).")
         .def_prop_ro("nbytes", &PackedWeights::nbytes);
     m.def("matmul", &matmul, nb::arg("isa"), nb::arg("weights"), nb::arg("x").noconvert(), nb::arg("strip_begin"), nb::arg("strip_end"),
           nb::arg("accumulate"), nb::arg("out").noconvert(),
           "out[:, 16 * strip_begin : 16 * strip_end] (+)= x @ weights.T, on one thread.");
     m.def("quantize", &quantize, nb::arg("isa"), nb::arg("x").noconvert(),
           "Rows as integers: q (rows, k), scale (rows, k / 32) and sum of q (rows, k / 32).");
+    m.def("quantize_grid", &quantize_grid, nb::arg("isa"), nb::arg("x").noconvert(),
+          "Rows as integers with one scale each: high and low digits (rows, 2, k filled up to a multiple of 64), scale (rows,) and sums of "
+          "the digits (rows, 2).");
     m.def("unpack_row", &unpack_row, nb::arg("isa"), nb::arg("weights"), nb::arg("row"), "One row of the matrix as floats.");
 }
 

@@ -8,9 +8,12 @@
 namespace swiftsure::SWIFTSURE_ISA {
 
 void quantize_row(const float* x, int64_t k, ActivationRow out);
+void quantize_grid_row(const float* x, int64_t k, GridRow out);
 void unpack_activations(const uint8_t* payload, int16_t* q);
 void matmul_quantized(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out, int64_t out_stride,
                       bool accumulate);
+void matmul_rows(const PackedMatrix& w, const GridActivations& x, int64_t strip_begin, int64_t strip_end, float* out, int64_t out_stride,
+                 bool accumulate);
 void matmul_float(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin, int64_t strip_end, float* out,
                   int64_t out_stride, bool accumulate);
 void unpack_row(const PackedMatrix& w, int64_t n, float* out);

@@ -1,9 +1,10 @@
-// Activations to groups of 32 integers of 16 bits.
+// Activations to integers of 16 bits, in groups of 32 or whole rows.
 //
-// A group with a NaN or an infinity gets scale NaN and zeros, so that everything it is multiplied into becomes NaN: rounding it to a number
-// would hide the overflow. Sums and the maximum are over integers, exact in any order.
+// A group (or row) with a NaN or an infinity gets scale NaN and zeros, so that everything it is multiplied into becomes NaN: rounding it to
+// a number would hide the overflow. Sums and the maximum are over integers, exact in any order.
 #include "kernels/digits.h"
 #include "kernels/families.h"
+#include "simd/tail.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
 namespace {
@@ -68,6 +69,40 @@ void quantize_row(const float* x, int64_t k, ActivationRow out) {
         out.scaled_sum[g] = scale * static_cast<float>(sum);
         out.sum[g] = sum;
     }
+}
+
+// Columns past k hold zeros.
+void quantize_grid_row(const float* x, int64_t k, GridRow out) {
+    i32x16 largest = splat_i32(0);
+    for (int64_t c = 0; c < k; c += 16) {
+        const i32x16 bits = magnitude_bits(load_first(x + c, k - c));
+        largest = select(less(largest, bits), bits, largest);
+    }
+    const int32_t max_bits = reduce_max_i32(largest);
+    float amax;
+    std::memcpy(&amax, &max_bits, 4);
+
+    const int64_t columns = grid_blocks(k) * kBlockColumns;
+    int8_t *high_digits = out.digits, *low_digits = out.digits + columns;
+    out.sum[0] = out.sum[1] = 0;
+    if (max_bits >= kInfinityBits || amax < kSmallest) {
+        *out.scale = max_bits >= kInfinityBits ? __builtin_nanf("") : 0.0f;
+        std::memset(out.digits, 0, static_cast<size_t>(2 * columns));
+        return;
+    }
+    *out.scale = amax / kMaxDigits;
+    const f32x16 inverse = splat(kMaxDigits / amax);
+    i32x16 high_sum = splat_i32(0), low_sum = splat_i32(0);
+    for (int64_t c = 0; c < columns; c += 16) {
+        const i32x16 q = c < k ? quantize(load_first(x + c, k - c), inverse) : splat_i32(0);
+        const i32x16 high = shift_right_signed<8>(add(q, splat_i32(128))), low = sub(q, shift_left<8>(high));
+        store_i8(high_digits + c, high);
+        store_i8(low_digits + c, low);
+        high_sum = add(high_sum, high);
+        low_sum = add(low_sum, low);
+    }
+    out.sum[0] = reduce_add_i32(high_sum);
+    out.sum[1] = reduce_add_i32(low_sum);
 }
 
 void unpack_activations(const uint8_t* payload, int16_t* q) { load_payload(payload, q); }

@@ -11,8 +11,10 @@ const KernelTable& kernel_table() {
     static constexpr KernelTable table = {
         .isa = SWIFTSURE_STRING(SWIFTSURE_ISA),
         .quantize_row = quantize_row,
+        .quantize_grid_row = quantize_grid_row,
         .unpack_activations = unpack_activations,
         .matmul_quantized = matmul_quantized,
+        .matmul_rows = matmul_rows,
         .matmul_float = matmul_float,
         .unpack_row = unpack_row,
         .rmsnorm = rmsnorm,

@@ -31,12 +31,17 @@ struct KernelTable {
     // --- matmul_*.cpp, quantize.cpp, unpack.cpp ---------------------------------------------------------------------------
     // Quantizes one row of k floats (k a multiple of 32) into groups of 32: int16 as two int8 digits, |q| <= 32639.
     void (*quantize_row)(const float* x, int64_t k, ActivationRow out);
+    // Quantizes one row of k floats as a whole, |q| <= 32639, for row-grid weights. The digits lie alike on every instruction set.
+    void (*quantize_grid_row)(const float* x, int64_t k, GridRow out);
     // The 32 integers of one group's payload, in natural order.
     void (*unpack_activations)(const uint8_t* payload, int16_t* q);
     // out[row * out_stride + n] (+)= sum_k x[row][k] w[n][k] for n in strips [strip_begin, strip_end) of 16 output rows each.
     // `accumulate`: the finished sum is added to what is there with one float addition.
     void (*matmul_quantized)(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, float* out,
                              int64_t out_stride, bool accumulate);
+    // The same for R8 and R4 weights.
+    void (*matmul_rows)(const PackedMatrix& w, const GridActivations& x, int64_t strip_begin, int64_t strip_end, float* out,
+                        int64_t out_stride, bool accumulate);
     // The same for F32, F16 and BF16 weights: lanes over output rows, k ascending, one fma each.
     void (*matmul_float)(const PackedMatrix& w, const float* x, int64_t x_stride, int64_t rows, int64_t strip_begin, int64_t strip_end,
                          float* out, int64_t out_stride, bool accumulate);

@@ -1,5 +1,7 @@
-// One row of a packed matrix as floats, for embedding look-ups. Exact but for Q4_1, where scale * nibble + minimum is rounded once.
+// One row of a packed matrix as floats, for embedding look-ups. Exact but for Q4_1, where scale * nibble + minimum is
+// rounded once, and for row-grid types, where scale * integer is.
 #include "kernels/families.h"
+#include "kernels/row_weights.h"
 #include "kernels/strip_out.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
@@ -40,6 +42,18 @@ void unpack_blocks(const PackedMatrix& w, const uint8_t* strip, int64_t lane, fl
     }
 }
 
+void unpack_grid(const PackedMatrix& w, const uint8_t* strip, int64_t lane, float* out) {
+    float scale;
+    std::memcpy(&scale, strip + w.strip_bytes - kGridScaleBytes + 4 * lane, 4);
+    uint8_t unpacked[kStripRows * kBlockColumns];
+    for (int64_t c = 0; c < w.k; ++c) {
+        const uint8_t* block = strip + c / kBlockColumns * grid_block_bytes(w.type);
+        if (w.type == TensorType::R4 && c % kBlockColumns == 0) unpack_block(block, unpacked);
+        const uint8_t* bytes = w.type == TensorType::R4 ? unpacked : block;
+        out[c] = scale * static_cast<float>(bytes[c % kBlockColumns / 4 * 64 + 4 * lane + c % 4] - 128);
+    }
+}
+
 void unpack_floats(const PackedMatrix& w, const uint8_t* strip, int64_t lane, float* out) {
     for (int64_t c = 0; c < w.k; ++c) {
         if (w.type == TensorType::F32) {
@@ -59,7 +73,9 @@ void unpack_floats(const PackedMatrix& w, const uint8_t* strip, int64_t lane, fl
 
 void unpack_row(const PackedMatrix& w, int64_t n, float* out) {
     const uint8_t* strip = w.data + n / kStripRows * w.strip_bytes;
-    if (is_quantized(w.type))
+    if (is_row_grid(w.type))
+        unpack_grid(w, strip, n % kStripRows, out);
+    else if (is_quantized(w.type))
         unpack_blocks(w, strip, n % kStripRows, out);
     else
         unpack_floats(w, strip, n % kStripRows, out);

@@ -100,7 +100,7 @@ def test_packed_size_counts_whole_strips_of_sixteen_rows(tensor_type: str, group
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("Q3_K", 16, 256), r'tensor type must be one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, got "Q3_K"'),
+        (("Q3_K", 16, 256), r'tensor type must be one of F32, F16, BF16, Q8_0, Q4_0, Q4_1, R8, R4, got "Q3_K"'),
         (("Q4_1", 0, 32), r"n at least 1.*got Q4_1 of shape \(0, 32\)"),
         (("Q4_1", 16, 48), r"k a positive multiple of 32.*got Q4_1 of shape \(16, 48\)"),
         (("F32", 16, -1), r"n and k at least 1.*got F32 of shape \(16, -1\)"),

@@ -247,6 +247,44 @@ def test_a_program_of_impossible_size_is_refused(arguments: tuple[str, int, int,
         Program(*arguments, KVCache(1, KV_HEADS, DIM, BLOCK, BLOCKS))
 
 
+def grid_weight(grid: str, n: int, k: int, seed: int) -> PackedMatrix:
+    values = np.random.default_rng(seed).standard_normal((n, k)).astype(np.float32)
+    matrix = PackedMatrix(grid, n, k)
+    matrix.pack_rows(0, n, values.reshape(-1).view(np.uint8), "F32")
+    return matrix
+
+
+def program_of_products(weights: list[list[PackedMatrix]], isa: str = "portable") -> Program:
+    """Each list of weights multiplies one embedding; logits are the last product, of 40 rows in all."""
+    program = Program(isa, 2, 24, 24, KVCache(1, KV_HEADS, DIM, BLOCK, BLOCKS))
+    for name, width in [("x", HIDDEN), ("last", HIDDEN), ("logits", 40)]:
+        program.buffer(name, width)
+    program.embed(float_weight(VOCAB, HIDDEN, 0), "x")
+    program.select_rows("x", "last")
+    for matrices in weights:
+        program.matmul("last", matrices, "logits", matrices is not weights[0])
+    return program
+
+
+def test_weights_of_one_matmul_are_all_on_row_grids_or_none_is() -> None:
+    r4, r8 = grid_weight("R4", 20, HIDDEN, 1), grid_weight("R8", 20, HIDDEN, 2)
+    for mixed in ([r4, byte_weight(20, HIDDEN, 2)], [float_weight(20, HIDDEN, 1), r8]):
+        with pytest.raises(ValueError, match="all of types R8 and R4 or none of them is"):
+            program_of_products([mixed])
+    assert np.isfinite(program_of_products([[r4, r8]]).run(**GOOD)).all()
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+def test_a_buffer_read_in_groups_and_in_rows_keeps_both_quantizations(isa: str) -> None:
+    grid, groups = grid_weight("R4", 40, HIDDEN, 1), byte_weight(40, HIDDEN, 2)
+    alone = [program_of_products([[weight]]).run(**GOOD).copy() for weight in (grid, groups)]
+    for weights, expected in [
+        ([[grid], [groups], [grid]], alone[0] + alone[1] + alone[0]),
+        ([[groups], [grid], [groups]], alone[1] + alone[0] + alone[1]),
+    ]:
+        assert program_of_products(weights, isa).run(**GOOD).tobytes() == expected.tobytes()
+
+
 def test_a_program_that_has_run_takes_no_more_operations() -> None:
     program = make_program()
     program.run(**GOOD)

@@ -54,8 +54,10 @@ class PackedMatrix:
 
     def __init__(self, type: str, n: int, k: int, arena: WeightArena | None = None) -> None: ...
 
-    def pack_rows(self, first_row: int, rows: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None:
-        """Packs `rows` rows from the bytes of a model file."""
+    def pack_rows(self, first_row: int, rows: int, data: Annotated[NDArray[numpy.uint8], dict(shape=(None,), order='C', device='cpu', writable=False)], source_type: str | None = None) -> None:
+        """
+        Packs `rows` rows from the bytes of a model file. R8 and R4 take any type that files have, named by `source_type`.
+        """
 
     @property
     def type(self) -> str: ...
@@ -71,6 +73,10 @@ class PackedMatrix:
         """Strips of 16 rows; the last may be short."""
 
     @property
+    def row_scales(self) -> NDArray[numpy.float32]:
+        """What the integers of each row of an R8 or R4 matrix count in, (n,)."""
+
+    @property
     def nbytes(self) -> int: ...
 
 def matmul(isa: str, weights: PackedMatrix, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], strip_begin: int, strip_end: int, accumulate: bool, out: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu')]) -> None:
@@ -81,6 +87,11 @@ def matmul(isa: str, weights: PackedMatrix, x: Annotated[NDArray[numpy.float32],
 def quantize(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.int16], NDArray[numpy.float32], NDArray[numpy.int32]]:
     """
     Rows as integers: q (rows, k), scale (rows, k / 32) and sum of q (rows, k / 32).
+    """
+
+def quantize_grid(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.int8], NDArray[numpy.float32], NDArray[numpy.int32]]:
+    """
+    Rows as integers with one scale each: high and low digits (rows, 2, k filled up to a multiple of 64), scale (rows,) and sums of the digits (rows, 2).
     """
 
 def unpack_row(isa: str, weights: PackedMatrix, row: int) -> NDArray[numpy.float32]:

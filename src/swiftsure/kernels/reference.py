@@ -114,6 +114,11 @@ def matmul(x: Float64, weight: Float64) -> Float64:
     return np.asarray(x @ weight.T)
 
 
+def row_grid_matmul(x: Float64, integers: ArrayLike, scales: ArrayLike) -> Float64:
+    """``x`` (rows, k) times weights on one grid a row: ``integers`` (n, k) times ``scales`` (n,), which R8 and R4 hold."""
+    return matmul(x, np.asarray(integers, dtype=np.float64) * np.asarray(scales, dtype=np.float64)[:, None])
+
+
 def rope_angles(positions: ArrayLike, rotary_dim: int, theta: float) -> Float64:
     """Angles (rows, rotary_dim / 2): position times ``theta ** (-2 i / rotary_dim)`` (Su et al., 2021)."""
     inverse = theta ** (-np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim)
