@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from swiftsure.records.charts import WIDTH, Bar, Dots, Stack, bar_chart, dot_chart, stack_chart
+from swiftsure.records.charts import WIDTH, Bar, Dots, Line, Stack, bar_chart, dot_chart, line_chart, stack_chart
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -43,6 +43,20 @@ def test_dots_stay_on_the_plot_in_the_order_of_their_values(values: list[float])
     assert [places[i] for i in order] == sorted(places)
 
 
+def test_lines_run_from_left_to_right_whatever_the_order_of_their_points() -> None:
+    lines = [Line(label="base", points=[(4, 2), (2, 1)], reference=True), Line(label="peer", points=[(4, 8), (2, 2)])]
+    chart = line_chart(lines, title="t", x_name="context", y_name="ms")
+    base, peer = ([tuple(map(float, spot.split(","))) for spot in line.attrib["points"].split()] for line in parse(chart).iter("polyline"))
+    assert base[0][0] == peer[0][0] < base[1][0] == peer[1][0] <= WIDTH
+    assert peer[1][1] < peer[0][1] == base[1][1] < base[0][1]  # more is higher up
+    assert re.findall(r"</i>(\w+)</span>", chart) == ["base", "peer"]
+
+
+def test_lines_below_zero_are_refused() -> None:
+    with pytest.raises(ValueError, match="finite value of at least 0"):
+        line_chart([Line(label="a", points=[(1, -1)])], title="t", x_name="x", y_name="y")
+
+
 def test_labels_are_escaped() -> None:
     chart = bar_chart([Bar(label="<script>", value=1, text="&")], title='"quoted"')
     assert "<script>" not in chart
@@ -58,3 +72,4 @@ def test_bars_of_no_length_are_refused(value: float) -> None:
 def test_a_chart_of_nothing_is_still_a_picture() -> None:
     parse(bar_chart([], title="t"))
     parse(dot_chart([], title="t"))
+    line_chart([], title="t", x_name="x", y_name="y")

@@ -146,3 +146,50 @@ def _ticks(low: float, high: float) -> list[float]:
         if len(ticks) >= 4:
             return [round(tick, 10) for tick in ticks]
     return [low, high]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """Measured points ``(x, y)`` joined in the order of x. ``reference`` lines stand back: something to compare with."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    series: int = 1
+    reference: bool = False
+
+
+def line_chart(lines: Sequence[Line], *, title: str, x_name: str, y_name: str) -> Markup:
+    """Lines over a common axis from zero to the largest x and the largest y, with a legend.
+
+    Raises ``ValueError`` for negative or infinite values.
+    """
+    points = [(_positive(x), _positive(y)) for line in lines for x, y in line.points]
+    right = max((x for x, _ in points), default=0.0) or 1.0
+    high = max((y for _, y in points), default=0.0) or 1.0
+    left, bottom, height = 38.0, 150.0, 140.0
+
+    def place(x: float, y: float) -> tuple[float, float]:
+        return left + x / right * (WIDTH - left - 6), bottom - y / high * height
+
+    shapes = [f'<text class="tick" x="0" y="8">{escape(y_name)}</text>']
+    for y in _ticks(0.0, high):
+        (x0, at), (x1, _) = place(0, y), place(right, y)
+        shapes.append(f'<line class="grid" x1="{x0:.1f}" x2="{x1:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        shapes.append(f'<text class="tick" x="{left - 5:.1f}" y="{at + 3:.1f}" text-anchor="end">{y:g}</text>')
+    for x in _ticks(0.0, right):
+        shapes.append(f'<text class="tick" x="{place(x, 0)[0]:.1f}" y="{bottom + 13:.1f}" text-anchor="middle">{x:g}</text>')
+    shapes.append(f'<text class="tick" x="{WIDTH:.0f}" y="{bottom + 26:.1f}" text-anchor="end">{escape(x_name)}</text>')
+    for line in lines:
+        css = "line-reference" if line.reference else f"line-{line.series}"
+        spots = [place(x, y) for x, y in sorted(line.points)]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
+        shapes.append(f'<polyline class="{css}" points="{path}"/>')
+        for (x, y), (size, value) in zip(spots, sorted(line.points), strict=True):
+            tip = f"{line.label}: {value:.4g} at {size:g}"
+            shapes.append(f'<circle class="{css} spot" cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>{escape(tip)}</title></circle>')
+    keys = "".join(f'<span><i class="{_key(line)}"></i>{escape(line.label)}</span>' for line in lines)
+    return _svg(shapes, title, bottom + 30) + Markup(f'<p class="legend">{keys}</p>')
+
+
+def _key(line: Line) -> str:
+    return "key-reference" if line.reference else f"key-{line.series}"
