@@ -32,14 +32,17 @@ def python_for(name: str, environment: Environment | None, given: Mapping[str, P
         shutil.rmtree(folder, ignore_errors=True)
         print(f"building {', '.join(environment.requirements)} in {folder} (minutes)", file=sys.stderr)
         _run([sys.executable, "-m", "venv", str(folder)])
-        _run([str(python), "-m", "pip", "install", "--quiet", *environment.requirements], {**os.environ, **environment.build})
+        pip = [str(python), "-m", "pip"]
+        _run([*pip, "install", "--quiet", *environment.requirements], {**os.environ, **environment.build})
+        if environment.remove:
+            _run([*pip, "uninstall", "--quiet", "--yes", *environment.remove])
         done.touch()
     return python
 
 
 def _key(environment: Environment) -> str:
     """Changes with pins, build settings and Python version, so that an old environment is never mistaken for the wanted one."""
-    facts = [sys.version_info[:2], environment.requirements, sorted(environment.build.items())]
+    facts = [sys.version_info[:2], environment.requirements, sorted(environment.build.items()), environment.remove]
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:12]
 
 

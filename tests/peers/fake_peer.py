@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.contract import Adapter, RowComparison, Run, compare_rows
+from benchmarks.peers.contract import Adapter, NotOfferedError, Place, RowComparison, compare_rows
+
+
+def prepare(place: Place) -> None:
+    (Path(place.cache) / "prepared").touch()
 
 
 def open_adapter(variant: str) -> Adapter:
@@ -16,20 +21,40 @@ def open_adapter(variant: str) -> Adapter:
 class _Fake:
     def __init__(self, variant: str) -> None:
         self._variant = variant
+        self._draft = 1
 
-    def load(self, model_path: str, *, threads: int, context: int) -> Mapping[str, Any]:
+    def load(self, place: Place, *, threads: int, context: int) -> Mapping[str, Any]:
         print("engines print where they like")
-        return {"model": model_path, "threads": threads, "context": context}
+        if self._variant == "refuses":
+            raise RuntimeError("mode fast is not active")
+        return {"model": place.model_path, "threads": threads, "context": context}
 
-    def generate(self, ids: Sequence[int], max_tokens: int) -> Run:
+    def choose(self, value: int) -> None:
+        self._draft = value
+
+    def stream(self, ids: Sequence[int], max_tokens: int) -> Iterator[Sequence[int]]:
         if self._variant == "raises":
             raise ValueError("out of tokens")
-        if self._variant == "dies":
+        if self._variant == "dies" or (self._variant == "dies-late" and len(ids) > 8):
             os._exit(3)
+        if self._variant == "hangs":
+            import time
+
+            time.sleep(60)
         tokens = [ids[-1] + i + 1 for i in range(max_tokens)]
         if self._variant == "wanders":
             tokens[5:] = [0] * (max_tokens - 5)
-        return Run(token_ids=tokens, ttft_s=0.01 * len(ids), decode_s=0.5, total_s=1.0)
+        yield tokens[:1]
+        for at in range(1, max_tokens, self._draft):
+            yield tokens[at : at + self._draft]
+
+    def batch(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
+        """The last text of a batch leaves what the prompt gets alone, at its token 2."""
+        if self._variant == "wanders":
+            raise NotOfferedError("one sequence at a time")
+        texts = [[ids[-1] + i + 1 for i in range(max_tokens)] for ids in prompts]
+        texts[-1][2] = 0
+        return texts
 
     def rows(self, ids: Sequence[int]) -> RowComparison:
         import numpy as np

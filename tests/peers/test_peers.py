@@ -6,20 +6,22 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.peers import report
-from benchmarks.peers.__main__ import main, parse
+from benchmarks.peers.__main__ import main
 from benchmarks.peers.adapters import adapters
+from benchmarks.peers.budget import Budget
 from benchmarks.peers.contract import Contender, Environment, compare_rows
 from benchmarks.peers.environments import python_for
-from benchmarks.peers.measure import Prompt, Turn, first_difference, others_overall, ratio, take_turns, texts_against
+from benchmarks.peers.measure import Prompt, Turn, fastest_choice, first_difference, others_overall, ratio, take_turns, texts_against
 from benchmarks.peers.neighbours import CpuClock, others_share, read_clock, wait_until_quiet
+from benchmarks.peers.options import parse
 from benchmarks.peers.process import PeerError, Worker
 
 PROMPTS = (Prompt(name="a", ids=(1, 2, 3)), Prompt(name="b", ids=(9,) * 10))
+PLACE = {"model_path": "x", "folder": "y", "cache": "z"}
+ROOMY = {"run_s": 1000.0, "peer_s": 1000.0, "cell_s": 1000.0}
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     def start_one(variant: str) -> Worker:
         worker = Worker(variant, Path(sys.executable), log=tmp_path / f"{variant}.log")
         started.append(worker)
-        assert worker.ask("load", adapter="fake_peer", variant=variant, model_path="x", threads=2, context=64)["threads"] == 2
+        assert worker.ask("load", adapter="fake_peer", variant=variant, place=PLACE, threads=2, context=64)["threads"] == 2
         return worker
 
     yield start_one
@@ -40,7 +42,9 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
 
 def test_a_worker_answers_and_keeps_the_engines_own_output_apart(start: Callable[[str], Worker], tmp_path: Path) -> None:
     worker = start("counts")
-    assert worker.ask("generate", ids=[4], max_tokens=3)["token_ids"] == [5, 6, 7]
+    run = worker.ask("generate", ids=[4], max_tokens=3)
+    assert run["token_ids"] == [5, 6, 7]
+    assert 0 < run["ttft_s"] <= run["ttft_s"] + run["decode_s"] <= run["total_s"]
     assert worker.ask("peak_rss_bytes") > 1_000_000
     assert "engines print where they like" in (tmp_path / "counts.log").read_text()
 
@@ -53,7 +57,7 @@ def test_a_peers_exception_is_told_by_name_and_the_worker_goes_on(start: Callabl
 
 
 def test_a_peer_that_dies_is_told_with_its_status(start: Callable[[str], Worker]) -> None:
-    with pytest.raises(PeerError, match="dies: the process ended during generate with status 3"):
+    with pytest.raises(PeerError, match="dies: generate: the process ended with status 3"):
         start("dies").ask("generate", ids=[4], max_tokens=3)
 
 
@@ -91,6 +95,7 @@ def test_turns_alternate_over_all_contenders_and_count_from_their_own_clock(star
     turns = take_turns(
         workers,
         PROMPTS,
+        Budget(**ROOMY),
         repeats=3,
         max_tokens=11,
         pause_s=0,
@@ -102,8 +107,34 @@ def test_turns_alternate_over_all_contenders_and_count_from_their_own_clock(star
     assert others_overall(turns) is not None
     assert [turn.contender for turn in turns[:4]] == ["counts", "wanders", "wanders", "counts"]
     assert len(turns) == 3 * 2 * 2
-    assert turns[0].decode_tokens_per_s == pytest.approx(10 / 0.5)
-    assert turns[0].prefill_tokens_per_s == pytest.approx(3 / 0.03)
+    assert turns[0].decode_tokens_per_s == pytest.approx(10 / turns[0].decode_s)
+    assert turns[0].prefill_tokens_per_s == pytest.approx(3 / turns[0].ttft_s)
+
+
+def test_a_contender_that_fails_takes_no_more_turns_and_the_others_go_on(start: Callable[[str], Worker]) -> None:
+    workers = {name: start(name) for name in ("counts", "dies-late")}
+    budget = Budget(**ROOMY)
+    turns = take_turns(workers, PROMPTS, budget, repeats=2, max_tokens=4, pause_s=0)
+    assert [turn.prompt for turn in turns if turn.contender == "dies-late"] == ["a"]
+    assert len([turn for turn in turns if turn.contender == "counts"]) == 4
+    assert budget.failed("dies-late") == "the process ended with status 3"
+
+
+def test_every_draft_length_is_tried_and_the_fastest_stays(start: Callable[[str], Worker]) -> None:
+    worker = start("counts")
+    best, rates = fastest_choice(worker, (1, 4), PROMPTS, 200)
+    assert set(rates) == {1, 4}
+    assert best == max(rates, key=lambda choice: rates[choice])
+    worker.ask("begin", ids=[1], max_tokens=50)
+    assert worker.ask("more", tokens=1)["tokens"] == best
+
+
+def test_a_worker_that_does_not_answer_is_ended_and_told(start: Callable[[str], Worker]) -> None:
+    worker = start("hangs")
+    with pytest.raises(PeerError, match=r"hangs: generate: no answer within 0\.2 s"):
+        worker.ask("generate", ids=[1], max_tokens=2, answer_s=0.2)
+    with pytest.raises(PeerError, match="the process ended"):
+        worker.ask("peak_rss_bytes")
 
 
 def make_turn(contender: str, prompt: str, repeat: int, decode_s: float, token_ids: tuple[int, ...] = (1, 2, 3)) -> Turn:
@@ -153,41 +184,16 @@ def test_neighbours_are_what_is_busy_and_not_ours(tmp_path: Path) -> None:
     assert not wait_until_quiet(lambda: clock(1, 1, 1), share=0.1, at_most_s=0, look_s=0)
 
 
-def test_the_record_holds_what_the_table_says(start: Callable[[str], Worker], tmp_path: Path) -> None:
-    contenders = [Contender(name="counts", variant="counts"), Contender(name="wanders", variant="wanders", plain="counts")]
-    workers = {one.name: start(one.variant) for one in contenders}
-    turns = take_turns(workers, PROMPTS, repeats=3, max_tokens=11, pause_s=0)
-    result = report.record(
-        contenders,
-        turns,
-        PROMPTS,
-        base="counts",
-        facts={name: {} for name in workers},
-        rows={"counts": [workers["counts"].ask("rows", ids=[1, 2, 3])]},
-        peak_rss_bytes={"counts": 5_000_000, "wanders": None},
-        machine={},
-        model={"name": "none"},
-        settings={},
-    )
-    report.write(result, tmp_path / "deep" / "r.json")
-    read: dict[str, Any] = json.loads((tmp_path / "deep" / "r.json").read_text())
-    assert read["contenders"][1]["text_first_differs_at"] == {"a": 5, "b": 5}
-    assert read["contenders"][1]["base_over_this"]["decode"]["ratio"] == pytest.approx(1.0)
-    table = report.table(read)
-    assert "2/3 equal, max 0.75, best 1" in table
-    assert "leaves counts on 2/2 prompts, at token 5 first" in table
-    assert "= itself repeated on 2 prompts" in table
-
-
 def test_every_adapter_says_what_it_needs_without_importing_its_engine() -> None:
     found = adapters()
-    assert {"swiftsure", "llama_cpp"} <= set(found)
+    assert {"swiftsure", "llama_cpp", "openvino_genai", "transformers", "vllm", "onnxruntime_genai"} <= set(found)
     names = [contender.name for module in found.values() for contender in module.CONTENDERS]
     assert len(names) == len(set(names))
     for module in found.values():
         assert all(contender.plain is None or contender.plain in names for contender in module.CONTENDERS)
         assert module.ENVIRONMENT is None or all("==" in pin for pin in module.ENVIRONMENT.requirements)
-    assert "llama_cpp" not in sys.modules
+        assert all(contender.shares_passes is None or contender.plain is not None for contender in module.CONTENDERS)
+    assert not {"llama_cpp", "openvino_genai", "vllm", "onnxruntime_genai"} & set(sys.modules)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +206,8 @@ def test_every_adapter_says_what_it_needs_without_importing_its_engine() -> None
         ["--max-tokens", "1"],
         ["--pause", "-1"],
         ["--wait", "-1"],
+        ["--contexts", "128,0"],
+        ["--budget", "0"],
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,10 +221,15 @@ def test_arguments_that_make_no_sense_are_refused(arguments: list[str], capsys: 
 def test_swiftsure_alone_runs_end_to_end_and_keeps_its_bits(smollm2_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "r.json"
     run = ["--model", str(smollm2_path), "--peers", "swiftsure", "--prompts", "limiter-greedy", "--repeats", "1", "--pause", "0"]
-    assert main([*run, "--max-tokens", "8", "--json", str(path)]) == 0
-    default, exact = json.loads(path.read_text())["contenders"]
+    assert main([*run, "--max-tokens", "8", "--contexts", "32,64", "--prefill", "64", "--json", str(path)]) == 0
+    default, exact, fast = json.loads(path.read_text())["contenders"]
     for one in (default, exact):
-        rows = one["rows_in_a_batch_against_one_by_one"]
+        rows, batch = one["identity"]["rows"], one["identity"]["batch"]
         assert rows["equal_rows"] == rows["rows"] > 50
+        assert (batch["texts"], batch["leave"]) == (2, 0)
         assert one["text_first_differs_at"] == {"limiter-greedy": None}
+        assert one["sizes"]["64"]["decode_tokens_per_s"] > 0
+        assert one["sizes"]["32"]["peak_rss_bytes"] > 10_000_000
+    assert fast["medians"] is not None or "not active" in fast["reason"]
     assert "swiftsure exact" in capsys.readouterr().out
+    assert "<svg" in path.with_suffix(".html").read_text()

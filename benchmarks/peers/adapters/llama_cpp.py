@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from time import perf_counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
-from benchmarks.peers.contract import Adapter, Contender, Environment, RowComparison, Run, compare_rows
+from benchmarks.peers.contract import Adapter, Contender, Environment, NotOfferedError, Place, RowComparison, compare_rows
 
 _FLAGS = ("AVX2", "FMA", "F16C", "BMI2", "AVX512", "AVX512_VBMI", "AVX512_VNNI", "AVX512_BF16")
 
@@ -17,9 +17,14 @@ ENVIRONMENT = Environment(
 )
 CONTENDERS = (
     Contender(name="llama.cpp", variant="plain"),
-    Contender(name="llama.cpp lookup", variant="lookup", plain="llama.cpp"),
+    Contender(
+        name="llama.cpp lookup",
+        variant="lookup",
+        plain="llama.cpp",
+        choices=(2, 4, 8, 10),
+        shares_passes="the passes are those of llama.cpp",
+    ),
 )
-LOOKUP_TOKENS = 4
 BATCH_ROWS = 512
 
 
@@ -31,12 +36,11 @@ class _LlamaCpp:
     def __init__(self, *, lookup: bool) -> None:
         self._lookup = lookup
 
-    def load(self, model_path: str, *, threads: int, context: int) -> Mapping[str, Any]:
+    def load(self, place: Place, *, threads: int, context: int) -> Mapping[str, Any]:
         import llama_cpp
-        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
         self._settings = {
-            "model_path": model_path,
+            "model_path": place.model_path,
             "n_ctx": context,
             "n_batch": BATCH_ROWS,
             "n_ubatch": BATCH_ROWS,
@@ -45,31 +49,32 @@ class _LlamaCpp:
             "verbose": False,
         }
         self._class = llama_cpp.Llama
-        draft = LlamaPromptLookupDecoding(num_pred_tokens=LOOKUP_TOKENS) if self._lookup else None
         # With a draft model every row's logits are kept, but room is made for all of them only when asked for.
-        self._llama = llama_cpp.Llama(**self._settings, draft_model=draft, logits_all=self._lookup)
+        self._llama = llama_cpp.Llama(**self._settings, draft_model=None, logits_all=self._lookup)
+        if self._lookup:
+            self.choose(4)
         return {
             "llama_cpp_python": llama_cpp.__version__,
             "system_info": llama_cpp.llama_print_system_info().decode(),
             "settings": {name: value for name, value in self._settings.items() if name != "model_path"},
-            "lookup_tokens": LOOKUP_TOKENS if self._lookup else None,
         }
 
-    def generate(self, ids: Sequence[int], max_tokens: int) -> Run:
+    def choose(self, value: int) -> None:
+        """Tokens drafted at a time."""
+        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+
+        self._llama.draft_model = LlamaPromptLookupDecoding(num_pred_tokens=value)
+
+    def stream(self, ids: Sequence[int], max_tokens: int) -> Iterator[Sequence[int]]:
         self._llama.reset()  # else the cached prefix of the run before would stand in for the prefill
-        tokens: list[int] = []
-        started = first = last = perf_counter()
-        for token in self._llama.generate(list(ids), temp=0.0, repeat_penalty=1.0):
-            last = perf_counter()
-            if not tokens:
-                first = last
-            tokens.append(int(token))
-            if len(tokens) == max_tokens:
-                break
-        return Run(token_ids=tokens, ttft_s=first - started, decode_s=last - first, total_s=last - started)
+        for token in islice(self._llama.generate(list(ids), temp=0.0, repeat_penalty=1.0), max_tokens):
+            yield [int(token)]
+
+    def batch(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
+        raise NotOfferedError("llama-cpp-python generates one sequence at a time")
 
     def rows(self, ids: Sequence[int]) -> RowComparison:
-        llama = self._class(**self._settings, logits_all=True)
+        llama = self._class(**(self._settings | {"n_ctx": len(ids)}), logits_all=True)
         try:
             llama.eval(list(ids))
             batch = llama.scores[: len(ids)].copy()

@@ -1,19 +1,16 @@
-"""Swiftsure itself: its base, and the mode that promises the base's bits."""
+"""Swiftsure itself: its base, the mode that promises the base's bits, and the mode that promises a tolerance."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from time import perf_counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.peers.contract import Adapter, Contender, RowComparison, Run, compare_rows
+from benchmarks.peers.contract import Adapter, Contender, Place, RowComparison, compare_rows
 
 ENVIRONMENT = None  # the Python that runs the comparison
 BASE = "swiftsure default"
-CONTENDERS = (
-    Contender(name=BASE, variant="default"),
-    Contender(name="swiftsure exact", variant="exact", plain=BASE),
-)
+PROMISES = {"default": None, "exact": BASE, "fast": None}  # whose text a mode promises; a mode that cannot engage says why in its line
+CONTENDERS = tuple(Contender(name=f"swiftsure {mode}", variant=mode, plain=plain) for mode, plain in PROMISES.items())
 
 
 def open_adapter(variant: str) -> Adapter:
@@ -24,20 +21,30 @@ class _Swiftsure:
     def __init__(self, mode: str) -> None:
         self._mode = mode
 
-    def load(self, model_path: str, *, threads: int, context: int) -> Mapping[str, Any]:
+    def load(self, place: Place, *, threads: int, context: int) -> Mapping[str, Any]:
         import swiftsure
 
-        self._llm = swiftsure.load(model_path, mode=self._mode, threads=threads, context=context)
+        self._llm = swiftsure.load(place.model_path, mode=self._mode, threads=threads, context=context)
         return {"swiftsure": swiftsure.__version__, "active": self._llm.activation.active_line()}
 
-    def generate(self, ids: Sequence[int], max_tokens: int) -> Run:
+    def stream(self, ids: Sequence[int], max_tokens: int) -> Iterator[Sequence[int]]:
         self._llm.clear_caches()
-        started = perf_counter()
-        made = self._llm.generate(list(ids), max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
-        total_s = perf_counter() - started
-        if made.timing.ttft_s is None:
-            raise RuntimeError("no token came")
-        return Run(token_ids=list(made.token_ids), ttft_s=made.timing.ttft_s, decode_s=made.timing.decode_s, total_s=total_s)
+        seen = 0
+        with self._llm.stream(list(ids), max_tokens=max_tokens, temperature=0.0, ignore_eos=True) as stream:
+            for _ in stream:
+                # A piece of text can hold several tokens, and wait for the rest of a character.
+                tokens = stream.generation.token_ids
+                if len(tokens) > seen:
+                    yield tokens[seen:]
+                seen = len(tokens)
+            tokens = stream.generation.token_ids
+            if len(tokens) > seen:
+                yield tokens[seen:]
+
+    def batch(self, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
+        self._llm.clear_caches()
+        made = self._llm.generate([list(ids) for ids in prompts], max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
+        return [list(one.token_ids) for one in made]
 
     def rows(self, ids: Sequence[int]) -> RowComparison:
         """One by one means one pass of one row for every position, through the back end's own seam."""
