@@ -73,25 +73,50 @@ def mode_row(mode: dict[str, Any]) -> str:
 
 
 def peers_section(result: dict[str, Any]) -> str:
-    """Swiftsure beside other engines: rates, the paired ratio, and whether company moves their logits."""
-    settings, base = result["settings"], result["base"]
+    """Swiftsure beside other engines: rates, the paired ratio, memory, start-up, and whether company or speculation moves the answer."""
+    settings, base, names = result["settings"], result["base"], {one["name"] for one in result["contenders"]}
     lines = [
         f"Beside other engines, alternating in one run on {result['measured_utc'][:10]}: {len(result['prompts'])} greedy prompts, "
         f"{settings['max_tokens']} new tokens, {settings['repeats']} repeats, {settings['threads']} threads; medians.",
         machine_line(result["machine"]),
         "",
-        f"| engine | decode tokens/s | prefill tokens/s | decode rate of `{base}` over this one (95 % interval) "
-        "| rows of a batch equal to rows one by one |",
-        "|---|---:|---:|---:|---:|",
+        f"| engine | decode tokens/s | `{base}` decodes x this (95 % interval) | decode at 4,096 | prefill at 512 | peak memory | start-up "
+        "| same answer in a batch | same text with its speculation |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
+    left_out = []
     for one in result["contenders"]:
-        ratio = one["base_over_this"]["decode"]
-        faster = "base" if one["name"] == base else "INCONCLUSIVE" if ratio is None else interval(ratio)
-        rows = one["rows_in_a_batch_against_one_by_one"]
-        equal = "" if rows is None else f"{rows['equal_rows']} of {rows['rows']}"
-        rates = f"{one['medians']['decode_tokens_per_s']:.0f} | {one['medians']['prefill_tokens_per_s']:.0f}"
-        lines.append(f"| {one['name']} | {rates} | {faster} | {equal} |")
-    return "\n".join(lines) + "\n"
+        if one["medians"] is None:
+            left_out.append(f"{one['name']}: {one['reason']}.")
+            continue
+        lines.append("| " + " | ".join([one["name"], *peer_cells(one, base, speculates=one["plain"] in names)]) + " |")
+    return "\n".join([*lines, *([""] if left_out else []), *left_out]) + "\n"
+
+
+def peer_cells(one: dict[str, Any], base: str, *, speculates: bool) -> list[str]:
+    """A line of the table after its name; what was not measured stays empty."""
+    ratio = one["base_over_this"]["decode"]
+    rates = [one.get("sizes", {}).get(size, {}).get(f"{what}_tokens_per_s") for size, what in (("4096", "decode"), ("512", "prefill"))]
+    left = [at for at in one["text_first_differs_at"].values() if at is not None]
+    return [
+        f"{one['medians']['decode_tokens_per_s']:.0f}",
+        "base" if one["name"] == base else "INCONCLUSIVE" if ratio is None else interval(ratio),
+        *("" if rate is None else f"{rate:,.0f}" for rate in rates),
+        "" if one["peak_rss_bytes"] is None else f"{one['peak_rss_bytes'] / 1e6:,.0f} MB",
+        "" if one.get("startup_s") is None else f"{one['startup_s']:.1f} s",
+        same_answer(one.get("identity") or {}),
+        "" if not speculates else "yes" if not left else f"no, from token {min(left)}",
+    ]
+
+
+def same_answer(found: dict[str, Any]) -> str:
+    """Logits where the engine hands them out, else texts."""
+    rows, batch = found.get("rows", {}), found.get("batch", {})
+    if "rows" in rows:
+        return f"{rows['equal_rows']} of {rows['rows']} rows"
+    if "texts" in batch:
+        return f"{batch['texts'] - batch['leave']} of {batch['texts']} texts"
+    return ""
 
 
 def machine_line(machine: dict[str, Any]) -> str:
