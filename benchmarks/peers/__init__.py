@@ -1,7 +1,7 @@
 """Swiftsure beside other engines: same weights, same token ids, same threads, one run, alternating.
 
     python -m benchmarks.peers --prepare               # builds what is missing into the cache folder, once
-    python -m benchmarks.peers                         # about 20 minutes on two cores
+    python -m benchmarks.peers                         # about 18 minutes on two cores
     python -m benchmarks.peers --peers llama_cpp,vllm --contexts 128,1024 --prefill 0 --repeats 1
     python -m benchmarks.peers --python llama_cpp=PATH # uses the environment of that Python instead
 

@@ -11,7 +11,7 @@ from benchmarks.peers.contract import Contender
 from benchmarks.peers.measure import Asked, Prompt, Turn, first_difference
 from benchmarks.peers.process import PeerError
 
-ROWS = 96
+ROWS = 64
 """Positions of each prompt whose logits are compared: one pass each, and the slowest engines take 40 ms a pass."""
 COPIES = 2
 """How often each prompt stands in the batch."""

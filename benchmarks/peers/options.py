@@ -63,10 +63,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N,N",
         help="prompt tokens at which reading is timed; 0: none",
     )
-    add("--repeats", type=_positive, default=3)
+    add("--repeats", type=_positive, default=2, help="visits of each prompt and size (default: %(default)s)")
     add("--max-tokens", type=_positive, default=128, help="new tokens of a prompt (default: %(default)s)")
     add("--threads", type=_positive, default=2)
-    add("--budget", type=_seconds, default=1100.0, metavar="SECONDS", help="for all turns of the run (default: %(default)g)")
+    add("--budget", type=_seconds, default=950.0, metavar="SECONDS", help="for all turns of the run (default: %(default)g)")
     add("--peer-budget", type=_seconds, default=200.0, metavar="SECONDS", help="for all turns of one contender (default: %(default)g)")
     add("--cell-budget", type=_seconds, default=75.0, metavar="SECONDS", help="for one turn at one size (default: %(default)g)")
     add("--pause", type=float, default=0.3, metavar="SECONDS", help="idle time before each turn (default: %(default)s)")

@@ -123,7 +123,8 @@ def identity_lines(result: Mapping[str, Any]) -> list[str]:
     for one in result["contenders"]:
         if one["medians"] is None:
             continue
-        lines.append(f"{one['name']:24} rows in a batch: {rows_words(one)}; text in a batch: {batch_words(one)}; text: {text_words(one)}")
+        company = "" if one["shares_passes"] else f"rows in a batch: {rows_words(one)}; text in a batch: {batch_words(one)}; "
+        lines.append(f"{one['name']:24} {company}text: {text_words(one)}")
     return lines
 
 

@@ -104,14 +104,14 @@ def _shares(members: Sequence[Member], name: str) -> bool:
 def _choose(
     members: Sequence[Member], workers: dict[str, Worker], prompts: Sequence[Prompt], budget: Budget, max_tokens: int
 ) -> dict[str, dict[str, Any]]:
-    """Each choosing contender at its best draft length; the rates that decided are recorded apart from the measured ones."""
+    """Each choosing contender at its best draft length on two prompts; the rates that decided are recorded apart from the measured ones."""
     chosen: dict[str, dict[str, Any]] = {}
     for name, choices in [(member.contender.name, member.contender.choices) for member in members]:
         if not choices or name not in workers:
             continue
         print(f"{name}: trying draft lengths {', '.join(map(str, choices))}", file=sys.stderr)
         try:
-            best, rates = fastest_choice(workers[name], choices, prompts, max_tokens)
+            best, rates = fastest_choice(workers[name], choices, prompts[:2], max_tokens)
             chosen[name] = {"draft_tokens": best, "decode_tokens_per_s": {str(choice): rate for choice, rate in rates.items()}}
         except PeerError as error:
             print(error, file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks.peers.contract import Adapter, Contender, Place, RowComparison, compare_rows
+from benchmarks.peers.contract import Adapter, Contender, NotOfferedError, Place, RowComparison, compare_rows
 
 ENVIRONMENT = None  # the Python that runs the comparison
 BASE = "swiftsure default"
@@ -23,8 +23,12 @@ class _Swiftsure:
 
     def load(self, place: Place, *, threads: int, context: int) -> Mapping[str, Any]:
         import swiftsure
+        from swiftsure.errors import NotActiveError
 
-        self._llm = swiftsure.load(place.model_path, mode=self._mode, threads=threads, context=context)
+        try:
+            self._llm = swiftsure.load(place.model_path, mode=self._mode, threads=threads, context=context)
+        except NotActiveError as error:
+            raise NotOfferedError(f"NOT ACTIVE: {error}") from None
         return {"swiftsure": swiftsure.__version__, "active": self._llm.activation.active_line()}
 
     def stream(self, ids: Sequence[int], max_tokens: int) -> Iterator[Sequence[int]]:

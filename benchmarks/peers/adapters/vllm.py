@@ -45,8 +45,7 @@ class _Vllm:
         self._vllm = vllm
         settings: dict[str, Any] = {
             "dtype": "bfloat16",
-            "max_model_len": context,
-            "max_num_seqs": 16,
+            "max_num_seqs": 16,  # the context is the model's own: another would be compiled anew
             "enable_prefix_caching": False,
         }
         if self._ngram:

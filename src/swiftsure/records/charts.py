@@ -166,7 +166,7 @@ def line_chart(lines: Sequence[Line], *, title: str, x_name: str, y_name: str) -
     points = [(_positive(x), _positive(y)) for line in lines for x, y in line.points]
     right = max((x for x, _ in points), default=0.0) or 1.0
     high = max((y for _, y in points), default=0.0) or 1.0
-    left, bottom, height = 38.0, 150.0, 140.0
+    left, bottom, height = 38.0, 164.0, 140.0  # a line of room on top for the unit
 
     def place(x: float, y: float) -> tuple[float, float]:
         return left + x / right * (WIDTH - left - 6), bottom - y / high * height
