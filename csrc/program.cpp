@@ -48,7 +48,7 @@ void Program::buffer(std::string name, int64_t width) {
 
 // A run uses what building changes.
 void Program::still_building() const {
-    if (pool_) refuse("a program that has run takes no more operations");
+    if (team_) refuse("a program that has run, or shares its threads, takes no more operations");
 }
 
 // Every operation begins here, before it changes anything.
@@ -134,6 +134,16 @@ void Program::embed(const PackedMatrix& weight, std::string_view out) {
                std::to_string(weight.k));
     vocab_ = vocab_ == 0 ? weight.n : std::min(vocab_, weight.n);
     append(Embed{weight, writing(out)}, 0);
+}
+
+void Program::input(std::string_view out) {
+    not_after_select("input");
+    const int o = find(out);
+    const int64_t width = buffers_[static_cast<size_t>(o)].width;
+    if (input_width_ != 0 && input_width_ != width)
+        refuse("inputs of one program have one width, got " + std::to_string(input_width_) + " and " + std::to_string(width));
+    input_width_ = width;
+    append(Input{writing(out)}, 0);
 }
 
 void Program::rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps) {
@@ -288,6 +298,20 @@ void Program::make_scratch() {
     }
 }
 
+void Program::join(std::shared_ptr<Team> team) {
+    team->stages = std::max(team->stages, static_cast<int64_t>(stages_.size()));
+    team_ = std::move(team);
+}
+
+void Program::share_threads(Program& other) {
+    if (this == &other) refuse("a program has its threads for itself already");
+    if (threads_ != other.threads_)
+        refuse("programs that share threads have as many, got " + std::to_string(threads_) + " and " + std::to_string(other.threads_));
+    if (team_ || (other.team_ && other.team_->pool)) refuse("programs share threads before the first run of either");
+    if (!other.team_) other.join(std::make_shared<Team>());
+    join(other.team_);
+}
+
 void Program::seal() {
     if (!selected_) refuse("the program has no select_rows, so no rows of logits to hand back");
     make_scratch();
@@ -302,7 +326,8 @@ void Program::seal() {
     digit_scale_ = reinterpret_cast<float*>(digits_ + 2 * digit_columns_);
     digit_sum_ = reinterpret_cast<int32_t*>(digit_scale_ + digit_rows_);
     chunks_.resize(stages_.size());
-    pool_ = std::make_unique<ThreadPool>(static_cast<int32_t>(threads_), static_cast<int32_t>(stages_.size()));
+    if (!team_) join(std::make_shared<Team>());
+    sealed_ = true;
 }
 
 // --- timing ------------------------------------------------------------------------------------------------------------------
@@ -320,11 +345,17 @@ Overloaded(F...) -> Overloaded<F...>;
 
 std::vector<Program::Piece> Program::pieces() const {
     const Overloaded name{
-        [](const Embed&) { return "embed"; },        [](const Norm&) { return "rms_norm"; },
-        [](const Rope&) { return "rope"; },          [](const StoreKV&) { return "store_kv"; },
-        [](const SiluMul&) { return "silu_mul"; },   [](const Select&) { return "select_rows"; },
-        [](const Quantize&) { return "quantize"; },  [](const QuantizeRow&) { return "quantize"; },
-        [](const MatmulStage&) { return "matmul"; }, [](const AttentionStage&) { return "attention"; },
+        [](const Embed&) { return "embed"; },
+        [](const Input&) { return "input"; },
+        [](const Norm&) { return "rms_norm"; },
+        [](const Rope&) { return "rope"; },
+        [](const StoreKV&) { return "store_kv"; },
+        [](const SiluMul&) { return "silu_mul"; },
+        [](const Select&) { return "select_rows"; },
+        [](const Quantize&) { return "quantize"; },
+        [](const QuantizeRow&) { return "quantize"; },
+        [](const MatmulStage&) { return "matmul"; },
+        [](const AttentionStage&) { return "attention"; },
         [](const MergeStage&) { return "merge"; },
     };
     std::vector<Piece> pieces;
@@ -343,7 +374,7 @@ void Program::profile(bool on) {
     const std::unique_lock<std::mutex> lock(running_, std::try_to_lock);
     if (!lock.owns_lock()) throw std::runtime_error("the program is running; timing is switched between runs");
     if (!on) return profile_.reset();
-    if (!pool_) seal();
+    if (!sealed_) seal();
     const std::vector<Piece> all = pieces();
     stage_pieces_.assign(stages_.size(), 0);
     for (size_t p = all.size(); p-- > 0;) stage_pieces_[static_cast<size_t>(all[p].stage)] = static_cast<int64_t>(p);

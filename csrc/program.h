@@ -29,6 +29,8 @@ struct Step {
     const int32_t* block_tables;  // (sequence_count, table_width)
     const int32_t* logit_rows;    // (wanted,) ascending
     int64_t rows, sequence_count, table_width, wanted;
+    const float* features = nullptr;  // (rows, features_width) what `input` reads
+    int64_t features_width = 0;       // 0: nothing is given
 };
 
 enum class RopeStyle { Interleaved, Halves };
@@ -44,6 +46,7 @@ class Program {
     // One method per operation of models/schedule.py, with its meaning.
     void buffer(std::string name, int64_t width);
     void embed(const PackedMatrix& weight, std::string_view out);
+    void input(std::string_view out);
     void rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps);
     void matmul(std::string_view x, const std::vector<PackedMatrix>& weights, std::string_view out, bool accumulate);
     void rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style);
@@ -52,6 +55,8 @@ class Program {
     void silu_mul(std::string_view x, std::string_view out);
     void select_rows(std::string_view x, std::string_view out);
 
+    // From now on both programs run on the same threads, one at a time, and take no more operations. Before the first run of either.
+    void share_threads(Program& other);
     // Runs all operations on the step's rows. Returns (wanted, logits_width()): what the last operation wrote, until the next run.
     const float* run(const Step& step);
 
@@ -82,6 +87,13 @@ class Program {
   private:
     static constexpr int64_t kMaxGroupRows = 8;
 
+    // The threads of the programs that share them.
+    struct Team {
+        std::mutex running;
+        int64_t stages = 0;  // of the longest program
+        std::unique_ptr<ThreadPool> pool;
+    };
+
     struct Buffer {
         std::string name;
         int64_t width = 0;
@@ -95,6 +107,9 @@ class Program {
     // Operations within a row. Buffers are indices.
     struct Embed {
         PackedMatrix weight;
+        int out;
+    };
+    struct Input {
         int out;
     };
     struct Norm {
@@ -127,7 +142,7 @@ class Program {
     struct QuantizeRow {
         int x;
     };
-    using RowOp = std::variant<Embed, Norm, Rope, StoreKV, SiluMul, Select, Quantize, QuantizeRow>;
+    using RowOp = std::variant<Embed, Input, Norm, Rope, StoreKV, SiluMul, Select, Quantize, QuantizeRow>;
 
     struct RowStage {
         std::vector<RowOp> ops;
@@ -186,6 +201,7 @@ class Program {
     void append(RowOp op, int64_t columns);
     void quantize_input(int x);
     void quantize_input_rows(int x);
+    void join(std::shared_ptr<Team> team);
     void seal();
     void make_scratch();
 
@@ -225,8 +241,9 @@ class Program {
     std::vector<Stage> stages_;
     bool selected_ = false;
     int last_out_ = -1;
-    int64_t vocab_ = 0;      // smallest number of rows of the embeddings
-    int64_t max_heads_ = 0;  // query heads of an attention
+    int64_t vocab_ = 0;        // smallest number of rows of the embeddings
+    int64_t input_width_ = 0;  // columns of the features; 0: none are read
+    int64_t max_heads_ = 0;    // query heads of an attention
     // What is quantized, group by group or as whole rows, at this point of the building: the contents of one buffer each.
     struct Contents {
         int buffer = -1;
@@ -239,7 +256,8 @@ class Program {
     int64_t digit_rows_ = 0;
 
     std::mutex running_;
-    std::unique_ptr<ThreadPool> pool_;  // with scratch and activations: made by the first run, which ends the building
+    std::shared_ptr<Team> team_;  // ends the building; its threads are made by the first run
+    bool sealed_ = false;         // scratch and activations are there
     Pages scratch_memory_, activation_memory_, digit_memory_, partial_memory_;
     std::vector<Scratch> scratch_;
     uint8_t* payload_ = nullptr;

@@ -28,6 +28,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 void Program::validate(const Step& step) const {
     if (step.rows < 1 || step.rows > max_rows_)
         refuse("a pass takes 1 to " + std::to_string(max_rows_) + " rows, got " + std::to_string(step.rows));
+    if (step.features_width != input_width_)
+        refuse("the program reads rows of " + std::to_string(input_width_) + " features, got " + std::to_string(step.features_width));
     if (step.wanted > max_logit_rows_)
         refuse("a pass hands back at most " + std::to_string(max_logit_rows_) + " rows of logits, got " + std::to_string(step.wanted));
     for (int64_t r = 0; r < step.rows; ++r) {
@@ -65,12 +67,15 @@ void Program::validate(const Step& step) const {
 const float* Program::run(const Step& step) {
     const std::unique_lock<std::mutex> lock(running_, std::try_to_lock);
     if (!lock.owns_lock()) throw std::runtime_error("the program is running already; one step at a time");
-    if (!pool_) seal();
+    if (!sealed_) seal();
+    const std::unique_lock<std::mutex> threads(team_->running, std::try_to_lock);
+    if (!threads.owns_lock()) throw std::runtime_error("another program runs on these threads; one step at a time");
+    if (!team_->pool) team_->pool = std::make_unique<ThreadPool>(static_cast<int32_t>(threads_), static_cast<int32_t>(team_->stages));
     if (profile_) profile_->begin();
     validate(step);
     plan(step);
     if (profile_) profile_->planned();
-    pool_->run(chunks_.data(), static_cast<int32_t>(stages_.size()), profile_ ? time_chunk : run_chunk, this);
+    team_->pool->run(chunks_.data(), static_cast<int32_t>(stages_.size()), profile_ ? time_chunk : run_chunk, this);
     if (profile_) profile_->end();
     return buffers_[static_cast<size_t>(last_out_)].row(0);
 }
@@ -183,6 +188,9 @@ void Program::run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t c
     const auto width = [&](int buffer) { return columns > 0 ? columns : buffers_[static_cast<size_t>(buffer)].width; };
     if (const Embed* o = std::get_if<Embed>(&op)) {
         kernels_.unpack_row(o->weight, step_.tokens[row], at(o->out));
+    } else if (const Input* o = std::get_if<Input>(&op)) {
+        const float* source = step_.features + row * step_.features_width;
+        std::copy(source, source + step_.features_width, at(o->out));
     } else if (const Norm* o = std::get_if<Norm>(&op)) {
         kernels_.rmsnorm(at(o->x), norm_weights_[static_cast<size_t>(o->weight)].data(), at(o->out), width(o->x), o->eps);
     } else if (const Rope* o = std::get_if<Rope>(&op)) {

@@ -26,7 +26,17 @@ void require(bool holds, const char* rule, T value) {
     throw std::invalid_argument(message.str());
 }
 
-void check(const SamplerSettings& s) {
+// Conservative: every logit with (l - max) / temperature >= -depth is at least this.
+float least_logit(float max, double temperature, double depth) {
+    const double gap = depth * temperature;
+    const double least = max - gap - 1e-6 * (std::fabs(static_cast<double>(max)) + gap);
+    constexpr float kLowest = std::numeric_limits<float>::lowest();
+    return least > static_cast<double>(kLowest) ? static_cast<float>(least) : kLowest;
+}
+
+}  // namespace
+
+void check_settings(const SamplerSettings& s) {
     require(s.vocab >= 1 && s.vocab < kMaxVocab, "vocab_size must be at least 1 and below 16777216", s.vocab);
     require(s.temperature >= 0 && s.temperature <= kMaxTemperature, "temperature must be between 0 and 1000000", s.temperature);
     require(s.top_p > 0 && s.top_p <= 1, "top_p must be above 0 and at most 1", s.top_p);
@@ -42,16 +52,6 @@ void check(const SamplerSettings& s) {
         require(std::isfinite(bias) || bans, "logit_bias values must be finite or -infinity", bias);
     }
 }
-
-// Conservative: every logit with (l - max) / temperature >= -depth is at least this.
-float least_logit(float max, double temperature, double depth) {
-    const double gap = depth * temperature;
-    const double least = max - gap - 1e-6 * (std::fabs(static_cast<double>(max)) + gap);
-    constexpr float kLowest = std::numeric_limits<float>::lowest();
-    return least > static_cast<double>(kLowest) ? static_cast<float>(least) : kLowest;
-}
-
-}  // namespace
 
 std::vector<Candidate> largest_logits(const KernelTable& kernels, const float* logits, int64_t vocab, int64_t count) {
     std::vector<Candidate> found;
@@ -73,7 +73,7 @@ std::vector<Candidate> largest_logits(const KernelTable& kernels, const float* l
 }
 
 Sampler::Sampler(const KernelTable& kernels, SamplerSettings settings) : kernels_(kernels), settings_(std::move(settings)) {
-    check(settings_);
+    check_settings(settings_);
     if (filters()) ids_.resize(static_cast<size_t>(settings_.vocab));
     if (penalties() || !settings_.logit_bias.empty()) adjusted_.resize(static_cast<size_t>(settings_.vocab));
 }

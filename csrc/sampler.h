@@ -56,6 +56,9 @@ struct Candidate {
 // The `count` greatest logits in that order; NaN and -infinity are never among them, so there may be fewer.
 std::vector<Candidate> largest_logits(const KernelTable& kernels, const float* logits, int64_t vocab, int64_t count);
 
+// Throws std::invalid_argument when a setting is out of its range.
+void check_settings(const SamplerSettings& settings);
+
 class Sampler {
   public:
     // Throws std::invalid_argument when a setting is out of its range.

@@ -2,11 +2,13 @@
 #include "program.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <tuple>
 
 #include "bindings/arrays.h"
@@ -57,11 +59,14 @@ void rope(BoundProgram& self, const std::string& x, int64_t offset, int64_t head
 
 // The result is a view of the program's own buffer; `self` stays alive as long as the view does.
 OutArray<float> run(nb::handle self, InArray<int32_t, 1> tokens, InArray<int32_t, 1> positions, InArray<int32_t, 1> sequences,
-                    InArray<int32_t, 2> block_tables, InArray<int32_t, 1> logit_rows) {
+                    InArray<int32_t, 2> block_tables, InArray<int32_t, 1> logit_rows, std::optional<InArray<float, 2>> features) {
     Program& program = nb::cast<BoundProgram&>(self).program;
     if (positions.size() != tokens.size() || sequences.size() != tokens.size())
         throw std::invalid_argument("tokens, positions and sequences must have one length, got " + std::to_string(tokens.size()) + ", " +
                                     std::to_string(positions.size()) + " and " + std::to_string(sequences.size()));
+    if (features && features->shape(0) != tokens.size())
+        throw std::invalid_argument("features must have a row for each of " + std::to_string(tokens.size()) + " tokens, got " +
+                                    std::to_string(features->shape(0)));
     const Step step = {tokens.data(),
                        positions.data(),
                        sequences.data(),
@@ -70,7 +75,9 @@ OutArray<float> run(nb::handle self, InArray<int32_t, 1> tokens, InArray<int32_t
                        static_cast<int64_t>(tokens.size()),
                        static_cast<int64_t>(block_tables.shape(0)),
                        static_cast<int64_t>(block_tables.shape(1)),
-                       static_cast<int64_t>(logit_rows.size())};
+                       static_cast<int64_t>(logit_rows.size()),
+                       features ? features->data() : nullptr,
+                       features ? static_cast<int64_t>(features->shape(1)) : 0};
     const float* logits = nullptr;
     {
         nb::gil_scoped_release release;
@@ -148,6 +155,11 @@ void register_program(nb::module_& m) {
         .def(
             "embed", [](BoundProgram& s, const PackedWeights& weight, const std::string& out) { s.program.embed(weight.matrix, out); },
             nb::arg("weight"), nb::arg("out"), nb::keep_alive<1, 2>())
+        .def(
+            "input", [](BoundProgram& s, const std::string& out) { s.program.input(out); }, nb::arg("out"))
+        .def(
+            "share_threads", [](BoundProgram& s, BoundProgram& other) { s.program.share_threads(other.program); }, nb::arg("other"),
+            "Both programs run on the same threads, one at a time. Before the first run of either; ends the building.")
         .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"))
         .def("matmul", &matmul, nb::arg("x"), nb::arg("weights"), nb::arg("out"), nb::arg("accumulate"))
         .def("rope", &rope, nb::arg("x"), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"), nb::arg("rotary_dim"), nb::arg("theta"),
@@ -169,8 +181,9 @@ void register_program(nb::module_& m) {
             "select_rows", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.select_rows(x, out); },
             nb::arg("x"), nb::arg("out"))
         .def("run", &run, nb::arg("tokens").noconvert(), nb::arg("positions").noconvert(), nb::arg("sequences").noconvert(),
-             nb::arg("block_tables").noconvert(), nb::arg("logit_rows").noconvert(),
-             "Runs one step; returns (wanted, logits width), a view that the next run overwrites.")
+             nb::arg("block_tables").noconvert(), nb::arg("logit_rows").noconvert(), nb::arg("features").noconvert() = nb::none(),
+             "Runs one step; returns (wanted, logits width), a view that the next run overwrites. features: (rows, width), what `input` "
+             "reads.")
         .def("selected_rows", &selected_rows, nb::arg("buffer"),
              "What the last run left in a buffer that is written after select_rows: (wanted, width), a view that the next run overwrites.")
         .def("pieces", &pieces,

@@ -14,6 +14,7 @@
 
 #include "bindings/arrays.h"
 #include "bindings/bindings.h"
+#include "draft_sampler.h"
 #include "drafter.h"
 #include "float_mode.h"
 #include "sampler.h"
@@ -170,6 +171,34 @@ void register_sampler(nb::module_& m) {
         .def_prop_ro("position", &Sampler::position);
 }
 
+void make_draft_sampler(DraftSampler* place, int64_t vocab, const std::string& isa, float temperature, double top_p, int64_t top_k,
+                        double min_p, uint64_t seed, uint32_t choice, InArray<int32_t, 1> shortlist) {
+    SamplerSettings settings = {.vocab = vocab,
+                                .temperature = temperature,
+                                .top_p = top_p,
+                                .top_k = top_k,
+                                .min_p = min_p,
+                                .seed = seed,
+                                .choice = choice,
+                                .logit_bias = {}};
+    new (place) DraftSampler(kernels_of(isa), std::move(settings), {shortlist.data(), shortlist.data() + shortlist.size()});
+}
+
+std::tuple<int32_t, float> choose(DraftSampler& sampler, InArray<float, 1> logits, uint32_t position) {
+    if (size(logits) != sampler.columns())
+        throw std::invalid_argument("logits must have " + std::to_string(sampler.columns()) + " columns, got " +
+                                    std::to_string(size(logits)));
+    const DraftSampler::Choice choice = sampler.choose(logits.data(), position);
+    return {choice.token, choice.chance};
+}
+
+void register_draft_sampler(nb::module_& m) {
+    nb::class_<DraftSampler>(m, "DraftSampler")
+        .def("__init__", make_draft_sampler, nb::arg("vocab_size"), nb::kw_only(), nb::arg("isa"), nb::arg("temperature"), nb::arg("top_p"),
+             nb::arg("top_k"), nb::arg("min_p"), nb::arg("seed"), nb::arg("choice"), nb::arg("shortlist").noconvert())
+        .def("choose", choose, nb::arg("logits").noconvert(), nb::arg("position"));
+}
+
 void register_drafter(nb::module_& m) {
     nb::class_<Drafter>(m, "Drafter")
         .def(nb::init<int>(), nb::kw_only(), nb::arg("max_ngram"))
@@ -199,6 +228,7 @@ void register_drafter(nb::module_& m) {
 void register_sampling(nb::module_& m) {
     register_functions(m);
     register_sampler(m);
+    register_draft_sampler(m);
     register_drafter(m);
 }
 

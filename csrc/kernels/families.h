@@ -34,6 +34,8 @@ float max_logit(const float* logits, int64_t vocab);
 int64_t argmax(const float* logits, int64_t vocab);
 int64_t gumbel_argmax(const float* logits, int64_t vocab, float temperature, uint64_t seed, uint32_t choice, uint32_t position);
 int64_t gumbel_argmax_of(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position);
+void gumbel_scores_of(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position,
+                      float* scores);
 int64_t select_at_least(const float* logits, int64_t vocab, float least, int32_t* ids);
 void scale_logits(const float* logits, int64_t count, float max, float temperature, float* out);
 void exp_row(const float* x, int64_t count, float* out);

@@ -245,25 +245,37 @@ int64_t gumbel_argmax(const float* logits, int64_t vocab, float temperature, uin
     return search.best.id;
 }
 
+// scaled[i] + noise of token ids[i], for 16 candidates or the `count` there are; the lanes past them hold nothing of use.
+static void noisy_scores(const int32_t* ids, const float* scaled, int64_t count, const Draw& draw, float score[16]) {
+    alignas(64) int32_t id[16], counter[16];
+    for (int64_t i = 0; i < 16; ++i) {
+        id[i] = i < count ? ids[i] : 0;
+        counter[i] = id[i] / 64 * 16 + id[i] % 16;
+    }
+    const PhiloxBlock words = draw_words(load_i32(counter), draw);
+    alignas(64) int32_t word[4][16];
+    for (int w = 0; w < 4; ++w) store_i32(word[w], words.word[w]);
+    for (int i = 0; i < 16; ++i) word[0][i] = word[id[i] / 16 % 4][i];
+    store(score, add(load_part(scaled, count, -kInfinity), gumbel(load_i32(word[0]))));
+}
+
 int64_t gumbel_argmax_of(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position) {
-    const Draw draw = {seed, choice, position};
     Best best;
     for (int64_t first = 0; first < count; first += 16) {
-        const int64_t here = count - first < 16 ? count - first : 16;
-        alignas(64) int32_t id[16], counter[16];
-        for (int64_t i = 0; i < 16; ++i) {
-            id[i] = i < here ? ids[first + i] : 0;
-            counter[i] = id[i] / 64 * 16 + id[i] % 16;
-        }
-        const PhiloxBlock words = draw_words(load_i32(counter), draw);
-        alignas(64) int32_t word[4][16];
-        for (int w = 0; w < 4; ++w) store_i32(word[w], words.word[w]);
-        for (int i = 0; i < 16; ++i) word[0][i] = word[id[i] / 16 % 4][i];
         alignas(64) float score[16];
-        store(score, add(load_part(scaled + first, here, -kInfinity), gumbel(load_i32(word[0]))));
-        for (int64_t i = 0; i < here; ++i) best.offer(score[i], id[i]);
+        noisy_scores(ids + first, scaled + first, count - first, {seed, choice, position}, score);
+        for (int64_t i = 0; i < 16 && first + i < count; ++i) best.offer(score[i], ids[first + i]);
     }
     return best.id;
+}
+
+void gumbel_scores_of(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position,
+                      float* scores) {
+    for (int64_t first = 0; first < count; first += 16) {
+        alignas(64) float score[16];
+        noisy_scores(ids + first, scaled + first, count - first, {seed, choice, position}, score);
+        for (int64_t i = 0; i < 16 && first + i < count; ++i) scores[first + i] = score[i];
+    }
 }
 
 }  // namespace swiftsure::SWIFTSURE_ISA

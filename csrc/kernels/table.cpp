@@ -29,6 +29,7 @@ const KernelTable& kernel_table() {
         .argmax = argmax,
         .gumbel_argmax = gumbel_argmax,
         .gumbel_argmax_of = gumbel_argmax_of,
+        .gumbel_scores_of = gumbel_scores_of,
         .select_at_least = select_at_least,
         .scale_logits = scale_logits,
         .exp_row = exp_row,

@@ -76,6 +76,9 @@ struct KernelTable {
     int64_t (*gumbel_argmax)(const float* logits, int64_t vocab, float temperature, uint64_t seed, uint32_t choice, uint32_t position);
     // The same over `count` candidates in any order, `scaled` being (logits[t] - max) / temperature; -1 when none can be chosen.
     int64_t (*gumbel_argmax_of)(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position);
+    // scaled + gumbel of every candidate.
+    void (*gumbel_scores_of)(const int32_t* ids, const float* scaled, int64_t count, uint64_t seed, uint32_t choice, uint32_t position,
+                             float* scores);
     // Ids of the logits >= least, ascending; returns how many. ids has room for vocab.
     int64_t (*select_at_least)(const float* logits, int64_t vocab, float least, int32_t* ids);
     void (*scale_logits)(const float* logits, int64_t count, float max, float temperature, float* out);  // (l - max) / temperature

@@ -64,7 +64,9 @@ class FakeBackend:
     def run(self, batch: RowBatch) -> NDArray[np.float32]:
         self.before_run(len(self.batches))
         self._check(batch)
-        self.batches.append(RowBatch(**{name: getattr(batch, name).copy() for name in RowBatch.__slots__}))
+        self.batches.append(
+            RowBatch(**{name: values.copy() for name in RowBatch.__slots__ if (values := getattr(batch, name)) is not None})
+        )
         wanted = {int(row): i for i, row in enumerate(batch.logit_rows)}
         for row, (token, position, sequence) in enumerate(zip(batch.tokens, batch.positions, batch.sequences, strict=True)):
             table = batch.block_tables[sequence]

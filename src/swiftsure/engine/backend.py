@@ -22,6 +22,7 @@ class RowBatch:
     sequences: NDArray[np.int32]  # (rows,) index into block_tables
     block_tables: NDArray[np.int32]  # (sequences, table_width) key-value block of position p is [s, p // block_size]
     logit_rows: NDArray[np.int32]  # (wanted,) rows whose logits are wanted, ascending
+    features: NDArray[np.float32] | None = None  # (rows, width) for a schedule that reads them
 
 
 class Backend(Protocol):

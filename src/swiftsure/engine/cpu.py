@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 
@@ -15,7 +15,7 @@ from swiftsure.engine.backend import Backend, RowBatch
 from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
-from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
 from swiftsure.models.tensors import TensorSource
 
 MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
@@ -47,6 +47,8 @@ class CPUBackend(Backend):
         kv_bits: 16 or 8, of a cached key or value. 8 is another function, coarser than the numerics id ``cpu1`` promises.
         max_rows: most rows of a pass; buffers are made for as many.
         max_logit_rows: most rows whose logits a pass hands back.
+        shared: weights of another back end, by tensor, that are used as they are packed there.
+        threads_of: a back end whose threads this one uses too, one run at a time; neither has run yet.
         progress: called after every tensor with bytes done and bytes in all.
         store: where packed weights are read from and kept; None: packed each time.
 
@@ -67,6 +69,8 @@ class CPUBackend(Backend):
         kv_bits: int = 16,
         max_rows: int = 256,
         max_logit_rows: int = 32,
+        shared: Mapping[str, kernels.PackedMatrix] | None = None,
+        threads_of: CPUBackend | None = None,
         progress: Progress | None = None,
         store: PackedStore | None = None,
     ) -> None:
@@ -77,14 +81,18 @@ class CPUBackend(Backend):
         self._max_logit_rows = max_logit_rows
         started = time.perf_counter()
         try:
-            kv = kernels.KVCache(schedule.layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks, kv_bits)
+            # Without layers nothing is stored, but a program's rows still name a block.
+            layers = max(schedule.layers, 1)
+            kv = kernels.KVCache(layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks, kv_bits)
             program = kernels.Program(isa, threads, max_rows, max_logit_rows, kv)
-            weights = _Weights(schedule, tensors, progress)
+            weights = _Weights(schedule, tensors, shared or {}, progress)
             for name, width in schedule.buffers.items():
                 program.buffer(name, width)
             for op in schedule.ops:
                 _append(program, op, weights)
             weights.fill(threads, store)
+            if threads_of is not None:
+                program.share_threads(threads_of._running())
         except MemoryError as error:
             raise CapacityError(f"not enough memory for the weights and a key-value cache of {kv_blocks} blocks") from error
         except UsageError:
@@ -95,6 +103,7 @@ class CPUBackend(Backend):
         self._kv_bytes = kv.nbytes
         self._isa = isa
         self._program: kernels.Program | None = program
+        self._matrices = weights.packed
         self._weight_bytes = weights.nbytes
         self.pack_seconds = time.perf_counter() - started
         """Seconds from the first byte read to the last one packed."""
@@ -143,7 +152,7 @@ class CPUBackend(Backend):
 
     def run(self, batch: RowBatch) -> NDArray[np.float32]:
         try:
-            return self._running().run(batch.tokens, batch.positions, batch.sequences, batch.block_tables, batch.logit_rows)
+            return self._running().run(batch.tokens, batch.positions, batch.sequences, batch.block_tables, batch.logit_rows, batch.features)
         except ValueError as error:
             raise UsageError(str(error)) from error
 
@@ -163,8 +172,14 @@ class CPUBackend(Backend):
         planned_ns, wall_ns, shares, work = self._running().times()
         return RawTimes(planned_ns=planned_ns, wall_ns=wall_ns, shares=shares, work=work)
 
+    def matrix(self, name: str) -> kernels.PackedMatrix:
+        """A tensor that an operation uses by itself, packed, for a back end that shares it."""
+        self._running()
+        return self._matrices[(name,)]
+
     def close(self) -> None:
-        self._program = None  # and with it the cache, the weights and the threads
+        self._program = None  # and with it the cache and the threads
+        self._matrices = {}
 
     def _running(self) -> kernels.Program:
         if self._program is None:
@@ -175,12 +190,14 @@ class CPUBackend(Backend):
 class _Weights:
     """Hands out packed matrices, each made once, when the first operation asks for it; :meth:`fill` brings the bytes at the end."""
 
-    def __init__(self, schedule: Schedule, tensors: TensorSource, progress: Progress | None) -> None:
+    def __init__(
+        self, schedule: Schedule, tensors: TensorSource, shared: Mapping[str, kernels.PackedMatrix], progress: Progress | None
+    ) -> None:
         self._tensors = tensors
         self._progress = progress
         self._arena = kernels.WeightArena()
-        self._matrices: dict[tuple[str, ...], kernels.PackedMatrix] = {}
-        self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)})
+        self.packed: dict[tuple[str, ...], kernels.PackedMatrix] = {(name,): matrix for name, matrix in shared.items()}
+        self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)} - set(shared))
         self._done = 0
         self._vector_bytes = 0
         self._parts: list[tuple[kernels.PackedMatrix, int, int, str]] = []  # matrix, first row, rows, tensor
@@ -200,7 +217,7 @@ class _Weights:
 
     def fill(self, threads: int, store: PackedStore | None) -> None:
         """Reads the packed bytes of all matrices from ``store``, or packs them and keeps them there. Call once, after the last matrix."""
-        contents = [f"{'+'.join(names)} {matrix.type} {matrix.n} {matrix.k}" for names, matrix in self._matrices.items()]
+        contents = [f"{'+'.join(names)} {matrix.type} {matrix.n} {matrix.k}" for names, matrix in self.packed.items()]
         if store is not None and store.read(self._arena, contents, threads=threads):
             if self._progress is not None:
                 self._progress(self._total, self._total)
@@ -222,10 +239,10 @@ class _Weights:
 
     def matrix(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
         """The rows of all ``names`` below one another in one packed matrix; their types and widths agree."""
-        found = self._matrices.get(names)
+        found = self.packed.get(names)
         if found is None:
             found = self._allocate(names)
-            self._matrices[names] = found
+            self.packed[names] = found
         return found
 
     def matrices(self, names: Sequence[str]) -> list[kernels.PackedMatrix]:
@@ -238,7 +255,7 @@ class _Weights:
             run: list[str] = []
             for name in group:
                 # A neighbour may follow only where a strip ends, and a matrix packed before is shared, not packed again.
-                if run and (sum(self._rows(n) for n in run) % STRIP_ROWS or (name,) in self._matrices):
+                if run and (sum(self._rows(n) for n in run) % STRIP_ROWS or (name,) in self.packed):
                     runs.append(run)
                     run = []
                 run.append(name)
@@ -285,6 +302,8 @@ def _append(program: kernels.Program, op: Op, weights: _Weights) -> None:
     match op:
         case Embed():
             program.embed(weights.matrix((op.weight,)), op.out)
+        case Input():
+            program.input(op.out)
         case RMSNorm():
             program.rmsnorm(op.x, weights.vector(op.weight), op.out, op.eps)
         case Matmul():

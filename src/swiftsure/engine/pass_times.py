@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
 
 _MATMUL_KINDS: Mapping[str, str] = {"attn_q": "qkv", "attn_output": "o", "ffn_gate": "gate_up", "ffn_down": "down"}
 _LAYER = re.compile(r"^blk\.(\d+)\.(.+)\.weight$")
@@ -112,7 +112,7 @@ def _layer_of(op: Op, before: int | None) -> int | None:
 
 def _kind_of(op: Op, selected: bool) -> str:
     match op:
-        case Embed() | SelectRows():
+        case Embed() | Input() | SelectRows():
             return "embed+select"
         case RMSNorm():
             return "norms+quantize"

@@ -14,6 +14,7 @@ from swiftsure.kernels import reference as ref
 from swiftsure.models.schedule import (
     Attention,
     Embed,
+    Input,
     Matmul,
     Op,
     RMSNorm,
@@ -66,9 +67,10 @@ class _Pass:
         tokens: NDArray[np.int64],
         positions: NDArray[np.int64],
         selected: NDArray[np.int64],
+        features: Float64 | None = None,
     ) -> None:
         self._schedule, self._weights, self._kv = schedule, weights, kv
-        self._tokens, self._positions, self._selected = tokens, positions, selected
+        self._tokens, self._positions, self._selected, self._features = tokens, positions, selected, features
         self._buffers: dict[str, Float64] = {}
 
     def run(self) -> Float64:
@@ -87,6 +89,10 @@ class _Pass:
 
     def _embed(self, op: Embed) -> None:
         self._buffers[op.out] = ref.embed(self._weights[op.weight], self._tokens)
+
+    def _input(self, op: Input) -> None:
+        assert self._features is not None, "a schedule that reads features runs with them"
+        self._buffers[op.out] = self._features
 
     def _rmsnorm(self, op: RMSNorm) -> None:
         self._buffers[op.out] = ref.rmsnorm(self._buffers[op.x], self._weights[op.weight], op.eps)
@@ -123,6 +129,7 @@ class _Pass:
 
 _RUNNERS: dict[type[Op], Callable[[_Pass, Any], None]] = {
     Embed: _Pass._embed,
+    Input: _Pass._input,
     RMSNorm: _Pass._rmsnorm,
     Matmul: _Pass._matmul,
     Rope: _Pass._rope,
@@ -131,6 +138,14 @@ _RUNNERS: dict[type[Op], Callable[[_Pass, Any], None]] = {
     SiluMul: _Pass._silu_mul,
     SelectRows: _Pass._select_rows,
 }
+
+
+def run_rows(schedule: Schedule, tensors: TensorSource, tokens: ArrayLike, features: ArrayLike) -> tuple[Float64, Float64]:
+    """Logits and the hidden rows behind them of a schedule without a cache: (n, vocab_size) and (n, hidden) for n tokens with features."""
+    ids, values = np.asarray(tokens, np.int64), np.asarray(features, np.float64)
+    rows = np.arange(len(ids))
+    one = _Pass(schedule, _Weights(tensors), _WholeSequence(), ids, rows, rows, values)
+    return one.run(), one.hidden
 
 
 class _WholeSequence:

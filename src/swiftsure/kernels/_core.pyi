@@ -132,6 +132,13 @@ class Program:
 
     def embed(self, weight: PackedMatrix, out: str) -> None: ...
 
+    def input(self, out: str) -> None: ...
+
+    def share_threads(self, other: Program) -> None:
+        """
+        Both programs run on the same threads, one at a time. Before the first run of either; ends the building.
+        """
+
     def rmsnorm(self, x: str, weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], out: str, eps: float) -> None: ...
 
     def matmul(self, x: str, weights: Sequence[PackedMatrix], out: str, accumulate: bool) -> None: ...
@@ -146,9 +153,9 @@ class Program:
 
     def select_rows(self, x: str, out: str) -> None: ...
 
-    def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], sequences: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], block_tables: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], logit_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]:
+    def run(self, tokens: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], positions: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], sequences: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], block_tables: Annotated[NDArray[numpy.int32], dict(shape=(None, None), order='C', device='cpu', writable=False)], logit_rows: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)], features: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)] | None = None) -> NDArray[numpy.float32]:
         """
-        Runs one step; returns (wanted, logits width), a view that the next run overwrites.
+        Runs one step; returns (wanted, logits width), a view that the next run overwrites. features: (rows, width), what `input` reads.
         """
 
     def selected_rows(self, buffer: str) -> NDArray[numpy.float32]:
@@ -205,6 +212,11 @@ class Sampler:
 
     @property
     def position(self) -> int: ...
+
+class DraftSampler:
+    def __init__(self, vocab_size: int, *, isa: str, temperature: float, top_p: float, top_k: int, min_p: float, seed: int, choice: int, shortlist: Annotated[NDArray[numpy.int32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def choose(self, logits: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int) -> tuple[int, float]: ...
 
 class Drafter:
     def __init__(self, *, max_ngram: int) -> None: ...

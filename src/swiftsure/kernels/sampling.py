@@ -125,6 +125,51 @@ class Sampler:
             raise ContractError(str(error)) from None
 
 
+class DraftSampler:
+    """Chooses the token of a draft from logits of another model: the sampler's choice, with its noise, among the likely tokens.
+
+    No penalties and biases: a draft that leaves them out is only less often right. Raises UsageError as :class:`Sampler` does.
+    """
+
+    __slots__ = ("_core",)
+
+    def __init__(
+        self,
+        vocab_size: int,
+        *,
+        isa: str,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        top_k: int = 0,
+        min_p: float = 0.0,
+        seed: int = 0,
+        choice: int = 0,
+        shortlist: Ids | None = None,
+    ) -> None:
+        """``shortlist`` (S,): the token ids that the columns of the logits stand for, ascending; None: all of the vocabulary."""
+        try:
+            self._core = _core.DraftSampler(
+                vocab_size,
+                isa=isa,
+                temperature=temperature,
+                top_p=top_p,
+                top_k=min(top_k, vocab_size),
+                min_p=min_p,
+                seed=seed,
+                choice=choice,
+                shortlist=np.empty(0, np.int32) if shortlist is None else shortlist,
+            )
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+
+    def choose(self, logits_row: Logits, position: int) -> tuple[int, float]:
+        """The token and its chance, ``e^score`` of it over the sum of all (without noise its probability); 0: none can be chosen.
+
+        ``logits_row``: float32 (S,) or (vocab_size,). ``position``: tokens before the one that is guessed.
+        """
+        return self._core.choose(logits_row, position)
+
+
 class Drafter:
     """Drafts what followed the last time the sequence read as it does now.
 

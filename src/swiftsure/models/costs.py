@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from swiftsure.models.model import KV_BITS, KV_SCALE_BYTES
-from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
 from swiftsure.models.tensors import TensorSource
 
 
@@ -57,6 +57,8 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_
         case Embed():
             rows, columns = tensors.info(op.weight).shape
             return _step("embed", (op.weight,), op.out, f"1 of {rows} x {columns}", tensors.info(op.weight).nbytes // rows, 0, columns)
+        case Input():
+            return _step("input", ("features",), op.out, f"{width[op.out]}", 0, 0, 0)
         case RMSNorm():
             n = width[op.x]
             return _step("rms_norm", (op.x, op.weight), op.out, f"{n}", tensors.info(op.weight).nbytes, 0, 4 * n)

@@ -22,6 +22,13 @@ class Embed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """``out[row] = features[row]``: rows of floats that come with the pass, as wide as ``out``."""
+
+    out: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RMSNorm:
     """``out = x / sqrt(mean(x^2) + eps) * weight`` (Zhang and Sennrich, 2019)."""
 
@@ -95,14 +102,15 @@ class SelectRows:
     out: str
 
 
-Op: TypeAlias = Embed | RMSNorm | Matmul | Rope | StoreKV | Attention | SiluMul | SelectRows
+Op: TypeAlias = Embed | Input | RMSNorm | Matmul | Rope | StoreKV | Attention | SiluMul | SelectRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
     """What a back end needs to run a model.
 
-    The last operation writes ``logits_buffer``, whose width is ``vocab_size``.
+    The last operation writes ``logits_buffer``, whose width is ``vocab_size``. With 0 layers there is no cache, and no row
+    knows of another.
     """
 
     ops: tuple[Op, ...]
