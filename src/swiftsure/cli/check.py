@@ -23,6 +23,7 @@ def check(
     model_option: options.ModelOption = None,
     mode: options.ModeOption = None,
     without: options.WithoutOption = None,
+    draft: options.DraftOption = None,
     offline: options.OfflineOption = False,
     json_output: options.JsonFlag = False,
     show_schedule: ShowSchedule = False,
@@ -48,6 +49,7 @@ def check(
             kv_memory=kv_memory,
             isa=isa,
             without=options.split_names(without),
+            draft=draft,
             offline=offline,
             cache=not no_cache,
             progress=progress,
@@ -75,6 +77,9 @@ def _print_result(result: CheckResult) -> None:
         pairs |= {"levers": ", ".join(planned.levers) or "none"}
         if planned.levers_off:
             pairs["levers off"] = ", ".join(planned.levers_off)
+        if planned.draft is not None:
+            draft = planned.draft
+            pairs["draft"] = f"{draft.kind} {draft.name}, {size_text(draft.weight_bytes)}, sha256:{draft.sha256}"
     pairs["a token reads"] = f"{size_text(result.bytes_per_token)} of weights"
     if result.memory is not None:
         memory = result.memory

@@ -42,6 +42,16 @@ WithoutOption = Annotated[
         help="Switch a lever of the mode off; a,b or repeated. Levers of exact: speculation, prefix_cache, batching, chunked_prefill.",
     ),
 ]
+DraftOption = Annotated[
+    str | None,
+    option(
+        "--draft",
+        metavar="MODEL",
+        section=MODEL,
+        help="Speculate with a smaller model of the same vocabulary, or with a draft head made for this model; none: with neither. "
+        "Default: the head that comes with the model, if any.",
+    ),
+]
 OfflineOption = Annotated[bool, option("--offline", section=MODEL, help="Use what is cached; never reach for the network.")]
 
 

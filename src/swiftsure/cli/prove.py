@@ -41,6 +41,7 @@ ReportFolder = Annotated[
 def prove(
     model: options.ModelArgument = None,
     model_option: options.ModelOption = None,
+    draft: options.DraftOption = None,
     offline: options.OfflineOption = False,
     modes: Modes = None,
     prompts: Prompts = None,
@@ -76,6 +77,7 @@ def prove(
         context=context,
         offline=offline,
         cache=not no_cache,
+        draft=draft,
         upstream=upstream,
         arguments=tuple(sys.argv[1:]),
     )

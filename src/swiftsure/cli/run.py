@@ -88,6 +88,7 @@ def run(
     model_option: options.ModelOption = None,
     mode: options.ModeOption = None,
     without: options.WithoutOption = None,
+    draft: options.DraftOption = None,
     on_fail: OnFail = None,
     allow_fallback: AllowFallback = False,
     offline: options.OfflineOption = False,
@@ -138,6 +139,7 @@ def run(
         kv_memory=kv_memory,
         isa=isa,
         without=options.split_names(without),
+        draft=draft,
         offline=offline,
         cache=not no_cache,
     )

@@ -28,6 +28,7 @@ class LoadRequest:
     isa: str | None
     without: tuple[str, ...]
     offline: bool
+    draft: str | None = None
     cache: bool
 
 
@@ -55,6 +56,7 @@ def load(request: LoadRequest) -> LLM:
             kv_memory=request.kv_memory,
             isa=request.isa,
             without=request.without,
+            draft=request.draft,
             offline=request.offline,
             cache=request.cache,
             progress=progress,
@@ -86,7 +88,7 @@ def _run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fal
             raise
         note(f"FALLBACK from={mode} to=default reason={'_'.join(str(error).split())}")
     os.environ.pop("SWIFTSURE_MODE", None)  # the mode that failed; the fallback is openly another one
-    code = _attempt(replace(request, mode="default", without=()), work, "default")
+    code = _attempt(replace(request, mode="default", without=(), draft=None), work, "default")
     return code if code or allow_fallback else NotActiveError.exit_code
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from swiftsure.engine.drafting.attach import DraftInfo
 from swiftsure.engine.evidence import Evidence
 from swiftsure.engine.modes import LEVERS, LeverSpec, mode_spec
 from swiftsure.errors import NotActiveError, UsageError
@@ -48,6 +49,7 @@ class Activation:
     levers_off: tuple[str, ...] = ()
     lever_states: tuple[LeverState, ...] = ()
     passes: dict[str, int] = field(default_factory=dict)
+    draft: DraftInfo | None = None  # beside the look-up that speculation always has
 
     @property
     def unproved(self) -> tuple[str, ...]:
@@ -61,9 +63,10 @@ class Activation:
 
     def active_line(self) -> str:
         off = f" levers_off={','.join(self.levers_off)}" if self.levers_off else ""
+        draft = f" {self.draft.text()}" if self.draft else ""
         return (
             f"ACTIVE mode={self.mode} model={_word(self.model)} weights=sha256:{self.weights_sha256} numerics={self.numerics} "
-            f"isa={self.isa} threads={self.threads} levers={','.join(self.levers) or 'none'}{off}"
+            f"isa={self.isa} threads={self.threads} levers={','.join(self.levers) or 'none'}{off}{draft}"
         )
 
     def lever_lines(self) -> list[str]:

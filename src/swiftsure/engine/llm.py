@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from swiftsure.engine import inputs
 from swiftsure.engine.activation import Activation, lever_states
 from swiftsure.engine.backend import Backend
+from swiftsure.engine.drafting.attach import DraftInfo
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.inputs import Prompt, is_batch, prompt_ids
 from swiftsure.engine.memory import MemoryPlan
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 Sampling = SamplingParams | Sequence[SamplingParams] | None
 Callbacks = LogitsCallback | Sequence[LogitsCallback | None] | None
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
 
 
 class LLM:
@@ -49,7 +54,10 @@ class LLM:
         load_phases: Mapping[str, float],
         load_notes: Sequence[str] = (),
         thread_choice: ThreadChoice | None = None,
+        draft: DraftInfo | None = None,
+        close_with: Sequence[Closable] = (),
     ) -> None:
+        """``draft`` and ``close_with``: what speculates beside the look-up, and what is closed with the model."""
         self.model = model
         self.backend = backend
         self.mode = mode
@@ -57,6 +65,8 @@ class LLM:
         self.load_phases = dict(load_phases)
         self.load_notes = tuple(load_notes)
         self.thread_choice = thread_choice
+        self.draft = draft
+        self._close_with = tuple(close_with)
         self._engine = engine
         self._numerics, self._isa, self._threads = backend.numerics, backend.isa, backend.threads  # still known once closed
         self._levers_off = tuple(levers_off)
@@ -163,6 +173,7 @@ class LLM:
             levers_off=self._levers_off,
             lever_states=lever_states(engine.levers, self._levers_off, engine.evidence),
             passes=engine.evidence.of("passes"),
+            draft=self.draft,
         )
 
     @property
@@ -183,8 +194,8 @@ class LLM:
                     raise UsageError("on_logits must not close the model: its pass is not over")
                 self._closed = True
                 self._engine.cancel_all()
-                self.backend.close()
-                self.model.close()
+                for part in (*self._close_with, self.backend, self.model):
+                    part.close()
 
     def __enter__(self) -> Self:
         return self

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.engine.activation import Activation, lever_states, require_available, resolve_mode
+from swiftsure.engine.drafting.attach import BuiltDraft, OpenDraft, build_source, open_draft, require_speculation
 from swiftsure.engine.evidence import Evidence
 from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
@@ -44,6 +45,7 @@ class Plan:
     threads: ThreadChoice
     schedule: Schedule
     memory: MemoryPlan
+    draft: OpenDraft | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,7 @@ def load(
     kv_memory: int | str | None = None,
     isa: str | None = None,
     without: Iterable[str] = (),
+    draft: str | Path | None = None,
     offline: bool = False,
     cache: bool = True,
     progress: Progress | None = None,
@@ -110,22 +113,36 @@ def load(
     threads: a number, or "auto" (None is the same): chosen by cores, affinity, quota and neighbours, see engine/threads.py.
     context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
-    without: levers to leave off. offline: never touch the network. cache: read packed weights and costs of rows that an earlier load kept,
-    and keep what this one makes (checked, bounded in size: see engine/packed_store.py); False: neither. progress: called with bytes done
-    and bytes in all while a file is fetched or hashed, and again while weights are packed.
+    without: levers to leave off. draft: what speculates beside the look-up, a smaller model of the same vocabulary or a draft head made for
+    this model; None: the head that comes with a model of the catalogue; "none": neither. offline: never touch the network. cache: read
+    packed weights and costs of rows that an earlier load kept, and keep what this one makes (checked, bounded in size: see
+    engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all while a file is fetched or hashed, and again
+    while weights are packed.
 
     Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
     """
     mode = resolve_mode(mode)
     require_available(mode)
-    active_levers(mode_spec(mode), without)
+    speculates = require_speculation(draft, mode, active_levers(mode_spec(mode), without)[0])
     check_threads(threads)
     phases, look = Phases(), NeighbourLook()
     with phases.timed("resolve_s"):
         opened = _open(model, offline=offline, progress=progress)
+    beside: OpenDraft | None = None
     try:
         with phases.timed("plan_s"):
-            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, look=look)
+            beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
+            plan = make_plan(
+                opened,
+                mode,
+                threads=threads,
+                context=context,
+                kv_memory=kv_memory,
+                isa=isa,
+                without=without,
+                draft=beside,
+                look=look,
+            )
         with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
             backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
@@ -138,6 +155,8 @@ def load(
                 backend.close()
                 raise
     except BaseException:
+        if beside is not None:
+            beside.close()
         opened.close()
         raise
 
@@ -151,6 +170,7 @@ def check(
     kv_memory: int | str | None = None,
     isa: str | None = None,
     without: Iterable[str] = (),
+    draft: str | Path | None = None,
     offline: bool = False,
     cache: bool = True,
     progress: Progress | None = None,
@@ -160,14 +180,26 @@ def check(
     from swiftsure.models.model import kv_bytes_per_position
 
     mode = resolve_mode(mode)
-    active_levers(mode_spec(mode), without)
+    speculates = require_speculation(draft, mode, active_levers(mode_spec(mode), without)[0])
     check_threads(threads)
     look = NeighbourLook()
     with _open(model, offline=offline, progress=progress) as opened:
         plan, reason = None, None
         try:
             require_available(mode)
-            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, look=look)
+            beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
+            with closing(beside) if beside is not None else nullcontext():
+                plan = make_plan(
+                    opened,
+                    mode,
+                    threads=threads,
+                    context=context,
+                    kv_memory=kv_memory,
+                    isa=isa,
+                    without=without,
+                    draft=beside,
+                    look=look,
+                )
         except (NotActiveError, CapacityError) as error:
             reason = str(error)
         schedule = opened.schedule()
@@ -198,6 +230,7 @@ def make_plan(
     kv_memory: int | str | None = None,
     isa: str | None = None,
     without: Iterable[str] = (),
+    draft: OpenDraft | None = None,
     look: NeighbourLook | None = None,
 ) -> Plan:
     """Decides; allocates nothing. ``look``: at other processes, begun before the model was opened. Raises as :func:`load`."""
@@ -213,6 +246,8 @@ def make_plan(
         available=available_memory(),
         context=context,
         kv_memory=kv_memory,
+        draft_weight_bytes=draft.info.weight_bytes if draft else 0,
+        draft_kv_bytes_per_token=draft.info.kv_bytes_per_token if draft else 0,
     )
     facts = EngineFacts(max_rows=MAX_ROWS, max_logit_rows=MAX_LOGIT_ROWS, kv_blocks=memory.kv_blocks)
     for name in levers:
@@ -227,6 +262,7 @@ def make_plan(
         threads=choose_threads(threads, look=look),
         schedule=schedule,
         memory=memory,
+        draft=draft,
     )
 
 
@@ -237,6 +273,10 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
     from swiftsure.engine.llm import LLM
 
     tokenizer = model.tokenizer
+    built: BuiltDraft | None = None
+    if plan.draft is not None:
+        with phases.timed("draft_s"):
+            built = build_source(plan.draft, model, plan.schedule, backend, kv_blocks=plan.memory.kv_blocks, cache=cache)
     engine = Engine(
         backend,
         tokenizer,
@@ -244,7 +284,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         end_ids=tokenizer.eos_ids,
         levers=plan.levers,
         make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
-        sources=(compiled.lookup(),),
+        sources=(compiled.lookup(), *((built.source,) if built else ())),
         describe=compiled.describer(backend.isa),
     )
     if "speculation" in plan.levers:
@@ -259,6 +299,8 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         memory=plan.memory,
         load_phases=phases.seconds,
         load_notes=notes,
+        draft=plan.draft.info if plan.draft else None,
+        close_with=[part for part in (built and built.backend, plan.draft) if part],
         thread_choice=plan.threads,
     )
 
@@ -351,4 +393,5 @@ def _planned_activation(model: Model, plan: Plan) -> Activation:
         levers=plan.levers,
         levers_off=plan.levers_off,
         lever_states=lever_states(plan.levers, plan.levers_off, Evidence()),
+        draft=plan.draft.info if plan.draft else None,
     )

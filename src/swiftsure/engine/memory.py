@@ -45,6 +45,8 @@ class MemoryPlan:
     available_bytes: int
     limited_by: str  # "request", "model", "kv_memory", "system" or "cgroup"
     reason: str
+    draft_weight_bytes: int = 0
+    draft_kv_bytes: int = 0  # of a draft model's own cache, as many positions
 
     @property
     def fitted(self) -> bool:
@@ -53,7 +55,7 @@ class MemoryPlan:
 
     @property
     def total_bytes(self) -> int:
-        return self.weight_bytes + self.kv_bytes
+        return self.weight_bytes + self.kv_bytes + self.draft_weight_bytes + self.draft_kv_bytes
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -81,14 +83,18 @@ def plan_memory(
     kv_memory: int | str | None = None,
     kv_bits: int = KV_BITS,
     block_size: int = KV_BLOCK_SIZE,
+    draft_weight_bytes: int = 0,
+    draft_kv_bytes_per_token: int = 0,
 ) -> MemoryPlan:
     """Fits the context to memory.
 
     An explicit context or memory limit is kept to or refused with the numbers, never cut; without one the context is the model's, or as
-    much of it as fits. Raises UsageError (rules) and CapacityError (memory).
+    much of it as fits. A draft model's cache holds as many positions as the model's, within the same limit. Raises UsageError (rules) and
+    CapacityError (memory).
     """
-    per_token = kv_bytes_per_position(schedule, kv_bits)
-    fixed = weight_bytes + _WORK_BYTES
+    own_per_token = kv_bytes_per_position(schedule, kv_bits)
+    per_token = own_per_token + draft_kv_bytes_per_token
+    fixed = weight_bytes + draft_weight_bytes + _WORK_BYTES
     if kv_memory is not None:
         limit, source = parse_bytes(kv_memory), "kv_memory"
     else:
@@ -113,13 +119,15 @@ def plan_memory(
         model_context=model_context,
         kv_blocks=blocks,
         kv_block_size=block_size,
-        kv_bytes=kv_bytes,
-        kv_bytes_per_token=per_token,
+        kv_bytes=blocks * block_size * own_per_token,
+        kv_bytes_per_token=own_per_token,
         kv_limit_bytes=limit,
         weight_bytes=weight_bytes,
         available_bytes=available.bytes,
         limited_by=limited_by,
         reason=_reason(chosen, model_context, limited_by, kv_bytes, limit),
+        draft_weight_bytes=draft_weight_bytes,
+        draft_kv_bytes=blocks * block_size * draft_kv_bytes_per_token,
     )
 
 

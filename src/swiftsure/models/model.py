@@ -89,6 +89,18 @@ class Model:
                     )
         return tokenizer.encode(text, special=True, plain_spans=spans or ())
 
+    def vocabulary_difference(self, other: Model) -> str | None:
+        """Why an id does not mean the same token in both models; None: every id does."""
+        mine, theirs = self.config.vocab_size, other.config.vocab_size
+        if mine != theirs:
+            return f"it has {mine} tokens, the other {theirs}"
+        key = "tokenizer.ggml.tokens"
+        pairs = zip(self._file.metadata.strings(key), other._file.metadata.strings(key), strict=True)
+        for token, (a, b) in enumerate(pairs):
+            if a != b:
+                return f"token {token} is {a!r} in one and {b!r} in the other"
+        return None
+
     def schedule(self) -> Schedule:
         """The static program of one pass."""
         return self._arch.write_schedule(self.config)

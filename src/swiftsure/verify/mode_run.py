@@ -103,7 +103,15 @@ def check_modes(options: ProveOptions, names: Iterable[str]) -> dict[str, ModeRu
     runs = {}
     for name in names:
         with _no_mode_variable():
-            result = check(options.model, name, threads=options.threads, isa=options.isa, context=options.context, offline=options.offline)
+            result = check(
+                options.model,
+                name,
+                threads=options.threads,
+                isa=options.isa,
+                context=options.context,
+                offline=options.offline,
+                draft=options.draft_in(name),
+            )
         reason = (result.reason or "check gave no reason").removeprefix(f"mode {name} is not active: ")
         runs[name] = ModeRun(name=name, reason=None if result.active else reason)
     if runs[BASE].reason is not None:
@@ -136,6 +144,7 @@ def start_worker(run: ModeRun, options: ProveOptions, *, worker: Sequence[str], 
             context=options.context,
             offline=options.offline,
             cache=options.cache,
+            draft=options.draft_in(run.name),
         )
     except WorkerError as error:
         if error.kind == "NotActiveError" and run.name != BASE:

@@ -57,6 +57,7 @@ class ProveOptions:
     context: int | None = None
     offline: bool = False
     cache: bool = True
+    draft: str | None = None  # see swiftsure.load; for the modes that speculate
     upstream: bool = False
     thread_choice: ThreadChoice | None = None  # made once, by prove: all workers run with the same threads
     arguments: tuple[str, ...] = ()  # the command line, for the run record
@@ -72,6 +73,9 @@ class ProveOptions:
             raise UsageError(f"time_budget_s must be above 0, got {self.time_budget_s}")
         if self.threads is not None and self.threads < 1:
             raise UsageError(f"threads must be at least 1, got {self.threads}")
+
+    def draft_in(self, mode: str) -> str | None:
+        return self.draft if "speculation" in mode_spec(mode).levers else None
 
     def workload(self) -> tuple[Prompt, ...]:
         return read_prompts(self.prompts) if self.prompts is not None else builtin_workload(full=self.full)

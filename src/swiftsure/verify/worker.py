@@ -14,6 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
@@ -63,10 +64,19 @@ class Worker:
         return operations[command.pop("op")](**command)
 
     def load(
-        self, *, model: str, mode: str, threads: int | None, isa: str | None, context: int | None, offline: bool, cache: bool
+        self,
+        *,
+        model: str,
+        mode: str,
+        threads: int | None,
+        isa: str | None,
+        context: int | None,
+        offline: bool,
+        cache: bool,
+        draft: str | None,
     ) -> dict[str, Any]:
         began = time.perf_counter()
-        self._llm = llm = self._load(model, mode=mode, threads=threads, isa=isa, context=context, offline=offline, cache=cache)
+        self._llm = llm = self._load(model, mode=mode, threads=threads, isa=isa, context=context, offline=offline, cache=cache, draft=draft)
         load_s = time.perf_counter() - began
         activation, backend = llm.activation, llm.backend
         print(activation.active_line(), file=sys.stderr, flush=True)
@@ -81,6 +91,7 @@ class Worker:
             "isa": activation.isa,
             "threads": activation.threads,
             "levers": list(activation.levers),
+            "draft": asdict(activation.draft) if activation.draft else None,
             "vocab_size": backend.vocab_size,
             "weight_bytes": backend.weight_bytes,
             "kv_bytes": backend.kv_bytes,
