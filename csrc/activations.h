@@ -29,15 +29,15 @@ struct Activations {
 
 // One row: its high digits, then its low ones, q = 256 * high + low with low in [-128, 127]; zeros fill up the last 64 columns of each.
 struct GridRow {
-    int8_t* digits;  // (2, columns), 64-byte aligned; columns: k rounded up to a multiple of 64
-    float* scale;    // x ~ scale * q
-    int32_t* sum;    // (2,) of the high and of the low digits
+    int8_t* digits;   // (2, columns), 64-byte aligned; columns: k rounded up to a multiple of 64
+    float* scale;     // x ~ scale * q
+    int32_t* excess;  // (2,) 128 times the sum of the high and of the low digits: what weights w + 128 give too much
 };
 
 struct GridActivations {
-    const int8_t* digits;  // (rows, 2, columns)
-    const float* scale;    // (rows,)
-    const int32_t* sum;    // (rows, 2)
+    const int8_t* digits;   // (rows, 2, columns)
+    const float* scale;     // (rows,)
+    const int32_t* excess;  // (rows, 2)
     int64_t rows;
     int64_t columns;
 };

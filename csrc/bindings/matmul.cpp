@@ -156,13 +156,13 @@ QuantizedGrid quantize_grid(const std::string& isa, Matrix x) {
     const size_t rows = x.shape(0), k = x.shape(1), columns = static_cast<size_t>(grid_blocks(static_cast<int64_t>(k)) * kBlockColumns);
     auto digits = numpy_array<int8_t>({rows, 2, columns});
     auto scale = numpy_array<float>({rows});
-    auto sum = numpy_array<int32_t>({rows, 2});
+    auto excess = numpy_array<int32_t>({rows, 2});
     nb::gil_scoped_release release;
     const FloatMode mode;
     for (size_t r = 0; r < rows; ++r)
         table.quantize_grid_row(x.data() + r * k, static_cast<int64_t>(k),
-                                {digits.data() + 2 * r * columns, scale.data() + r, sum.data() + 2 * r});
-    return {digits, scale, sum};
+                                {digits.data() + 2 * r * columns, scale.data() + r, excess.data() + 2 * r});
+    return {digits, scale, excess};
 }
 
 nb::ndarray<nb::numpy, float> unpack_row(const std::string& isa, const PackedWeights& weights, int64_t n) {
@@ -244,9 +244,10 @@ void register_matmul(nb::module_& m) {
           "out[:, 16 * strip_begin : 16 * strip_end] (+)= x @ weights.T, on one thread.");
     m.def("quantize", &quantize, nb::arg("isa"), nb::arg("x").noconvert(),
           "Rows as integers: q (rows, k), scale (rows, k / 32) and sum of q (rows, k / 32).");
-    m.def("quantize_grid", &quantize_grid, nb::arg("isa"), nb::arg("x").noconvert(),
-          "Rows as integers with one scale each: high and low digits (rows, 2, k filled up to a multiple of 64), scale (rows,) and sums of "
-          "the digits (rows, 2).");
+    m.def(
+        "quantize_grid", &quantize_grid, nb::arg("isa"), nb::arg("x").noconvert(),
+        "Rows as integers with one scale each: high and low digits (rows, 2, k filled up to a multiple of 64), scale (rows,) and 128 times "
+        "the sums of the digits (rows, 2).");
     m.def("unpack_row", &unpack_row, nb::arg("isa"), nb::arg("weights"), nb::arg("row"), "One row of the matrix as floats.");
 }
 

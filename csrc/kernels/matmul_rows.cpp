@@ -34,7 +34,7 @@ inline const float* strip_scales(const PackedMatrix& w, int64_t strip) {
 
 // `sums` of weights that are 128 too large: to row `row` of the output.
 inline void store_sums(const PackedMatrix& w, const GridActivations& x, int64_t strip, int64_t row, DigitSums sums, const Output& out) {
-    const i32x16 high = sub(sums.high, splat_i32(128 * x.sum[2 * row])), low = sub(sums.low, splat_i32(128 * x.sum[2 * row + 1]));
+    const i32x16 high = sub(sums.high, splat_i32(x.excess[2 * row])), low = sub(sums.low, splat_i32(x.excess[2 * row + 1]));
     const f32x16 sum = fma(to_f32(high), splat(256.0f), to_f32(low));
     const f32x16 v = mul(sum, mul(load(strip_scales(w, strip)), splat(x.scale[row])));
     store_strip(out.data + row * out.stride + strip * kStripRows, v, rows_in_strip(w, strip), out.accumulate);
@@ -152,21 +152,21 @@ void multiply_strip(const PackedMatrix& w, const GridActivations& x, int64_t str
 #if defined(__AMX_INT8__)
 
 constexpr int64_t kMinTileRows = 3;
-constexpr int64_t kTileStrips = 4;  // unpacked before rows follow, so that a tile of digits is used while it is near
+constexpr int64_t kTileStrips = 2;  // multiplied with one tile of digits while all of them are in the first-level cache
 
 // Rows [start, start + rows of a tile) of x; the first `skipped` of them are done already.
 struct TileRows {
     int64_t start, skipped, rows;
 };
 
-// A tile of rows times one strip or two. `b`: weights of each strip as bytes, which a fresh strip of R4 is still to be unpacked to.
+// A tile of rows times one strip or two, whose weights lie as bytes at `b`. `fresh`: the first rows of a strip, whose weights are asked for
+// ahead of use and, for R4, unpacked to `b`.
 template <TensorType type, int strips, bool fresh>
 void multiply_tile(const PackedMatrix& w, const GridActivations& x, int64_t strip, uint8_t* b, int64_t b_bytes, TileRows at,
                    const Output& out) {
     constexpr int64_t block_bytes = kStripRows * kBlockColumns;
     const int64_t stride = 2 * x.columns, blocks = x.columns / kBlockColumns;
     const int8_t* digits = x.digits + at.start * stride;
-    const uint8_t* packed = w.data + strip * w.strip_bytes;
     alignas(64) GridTileSums sums[2];
     const auto products = [&](int64_t block) {
         const uint8_t* const weights[2] = {b + block * block_bytes, b + b_bytes + block * block_bytes};
@@ -175,11 +175,10 @@ void multiply_tile(const PackedMatrix& w, const GridActivations& x, int64_t stri
     clear_sums<strips>();
     for (int64_t block = 0; block < blocks; ++block) {
         if constexpr (fresh) {
-            for (int s = 0; s < strips; ++s) {
-                const uint8_t* from = packed + s * w.strip_bytes + block * grid_block_bytes(type);
-                prefetch_block<type>(from + kPrefetchBytes);
-                if constexpr (type == TensorType::R4) unpack_block(from, b + s * b_bytes + block * block_bytes);
-            }
+            static_assert(strips == 1);  // one stream of weights is faster than two
+            const uint8_t* from = w.data + strip * w.strip_bytes + block * grid_block_bytes(type);
+            prefetch_block<type>(from + kPrefetchBytes);
+            if constexpr (type == TensorType::R4) unpack_block(from, b + block * block_bytes);
             asm volatile("" ::: "memory");
             if (block > 0) products(block - 1);  // one block behind: what was just stored is not yet where tiles are loaded from
         } else {
@@ -211,12 +210,13 @@ void multiply_strips(const PackedMatrix& w, const GridActivations& x, int64_t st
         for (int64_t row = 0; row < x.rows; row += kGridTileRows) {
             const int64_t start = row < x.rows - tile_rows ? row : x.rows - tile_rows;
             const TileRows at = {start, row - start, tile_rows};
-            for (int64_t s = 0; s < count; s += 2) {
-                const bool pair = count - s >= 2;
-                const auto tile = row == 0 ? pair ? multiply_tile<type, 2, true> : multiply_tile<type, 1, true>
+            for (int64_t s = 0; s < count;) {
+                const bool pair = row > 0 && count - s >= 2;
+                const auto tile = row == 0 ? multiply_tile<type, 1, true>
                                   : pair   ? multiply_tile<type, 2, false>
                                            : multiply_tile<type, 1, false>;
                 tile(w, x, strip + s, b + s * b_bytes, b_bytes, at, out);
+                s += pair ? 2 : 1;
             }
         }
         strip += count;

@@ -84,7 +84,7 @@ void quantize_grid_row(const float* x, int64_t k, GridRow out) {
 
     const int64_t columns = grid_blocks(k) * kBlockColumns;
     int8_t *high_digits = out.digits, *low_digits = out.digits + columns;
-    out.sum[0] = out.sum[1] = 0;
+    out.excess[0] = out.excess[1] = 0;
     if (max_bits >= kInfinityBits || amax < kSmallest) {
         *out.scale = max_bits >= kInfinityBits ? __builtin_nanf("") : 0.0f;
         std::memset(out.digits, 0, static_cast<size_t>(2 * columns));
@@ -101,8 +101,8 @@ void quantize_grid_row(const float* x, int64_t k, GridRow out) {
         high_sum = add(high_sum, high);
         low_sum = add(low_sum, low);
     }
-    out.sum[0] = reduce_add_i32(high_sum);
-    out.sum[1] = reduce_add_i32(low_sum);
+    out.excess[0] = 128 * reduce_add_i32(high_sum);
+    out.excess[1] = 128 * reduce_add_i32(low_sum);
 }
 
 void unpack_activations(const uint8_t* payload, int16_t* q) { load_payload(payload, q); }

@@ -59,12 +59,12 @@ def test_a_row_has_one_scale_and_digits_that_make_it_up_on_every_instruction_set
     x = activations(np.random.default_rng(seed), rows, k, kind)
     q, scale = quantized_by_numpy(x)
     for isa in supported_isas():
-        digits, got_scale, sums = _core.quantize_grid(isa, x)
+        digits, got_scale, excess = _core.quantize_grid(isa, x)
         assert digits.shape == (rows, 2, -(-k // 64) * 64)
         np.testing.assert_array_equal(256 * digits[:, 0, :k].astype(np.int64) + digits[:, 1, :k], q, err_msg=isa)
         assert not digits[:, :, k:].any()
         np.testing.assert_array_equal(got_scale, scale, err_msg=isa)
-        np.testing.assert_array_equal(sums, digits.sum(axis=-1), err_msg=isa)
+        np.testing.assert_array_equal(excess, 128 * digits.sum(axis=-1, dtype=np.int64), err_msg=isa)
 
 
 # --- packing ------------------------------------------------------------------------------------------------------------------------
