@@ -1,4 +1,4 @@
-// Sampler and drafter, and the sampling kernels one by one for tests.
+// Sampler, drafter and store of texts, and the sampling kernels one by one for tests.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -18,6 +18,7 @@
 #include "drafter.h"
 #include "float_mode.h"
 #include "sampler.h"
+#include "text_store.h"
 
 namespace nb = nanobind;
 
@@ -223,6 +224,23 @@ void register_drafter(nb::module_& m) {
         .def("__len__", &Drafter::length);
 }
 
+void register_text_store(nb::module_& m) {
+    nb::class_<TextStore>(m, "TextStore")
+        .def(nb::init<int64_t>(), nb::arg("capacity"))
+        .def(
+            "add", [](TextStore& s, InArray<int32_t, 1> ids) { s.add(ids.data(), static_cast<int64_t>(ids.size())); }, nb::arg("ids"))
+        .def(
+            "find",
+            [](const TextStore& s, InArray<int32_t, 1> ids, int64_t max_match, int64_t max_tokens) {
+                TextStore::Match match = s.find(ids.data(), static_cast<int64_t>(ids.size()), max_match, max_tokens);
+                return std::tuple{match.length, to_numpy(std::move(match.tokens))};
+            },
+            nb::arg("ids"), nb::arg("max_match"), nb::arg("max_tokens"))
+        .def("clear", &TextStore::clear)
+        .def_prop_ro("memory_bytes", &TextStore::memory_bytes)
+        .def("__len__", &TextStore::tokens);
+}
+
 }  // namespace
 
 void register_sampling(nb::module_& m) {
@@ -230,6 +248,7 @@ void register_sampling(nb::module_& m) {
     register_sampler(m);
     register_draft_sampler(m);
     register_drafter(m);
+    register_text_store(m);
 }
 
 }  // namespace swiftsure

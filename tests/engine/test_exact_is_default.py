@@ -10,7 +10,7 @@ import pytest
 from fakes import ALL_LEVERS
 
 from swiftsure import kernels
-from swiftsure.engine.compiled import describer, lookup, sampler_factory
+from swiftsure.engine.compiled import describer, free_sources, sampler_factory
 from swiftsure.engine.cpu import CPUBackend
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Request
@@ -34,7 +34,7 @@ def run(model, requests, *, isa, threads, levers, kv_blocks, max_rows, max_logit
         end_ids=(0,),
         levers=levers,
         make_sampler=sampler_factory(backend.vocab_size, isa),
-        sources=(lookup(),),
+        sources=free_sources(),
         describe=describer(isa),
     )
     engine.drafting.policy.cost = cost or engine.drafting.policy.cost

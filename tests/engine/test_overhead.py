@@ -12,7 +12,7 @@ import pytest
 from fakes import ALL_LEVERS, FakeTokenizer, describe, request
 
 import swiftsure
-from swiftsure.engine.compiled import lookup
+from swiftsure.engine.compiled import free_sources
 from swiftsure.engine.engine import Engine
 
 STEP_LIMIT_S = 1e-4
@@ -64,7 +64,7 @@ def test_engine_spends_at_most_a_tenth_of_a_millisecond_a_step(levers, period):
         end_ids={49151},
         levers=levers,
         make_sampler=lambda one: InstantSampler(period),
-        sources=(lookup(),),
+        sources=free_sources(),
         describe=describe,
     )
     engine.add(request(range(30), max_tokens=7000))

@@ -20,7 +20,7 @@ def taught(rate: float, *, drafts: int = 120, drafted: int = 8) -> Acceptance:
 
 
 def offer(acceptance: Acceptance, length: int) -> Offer:
-    return Offer([acceptance.chance(STATED)] * length)
+    return Offer([acceptance.chances([STATED])[0]] * length)
 
 
 def choose(cost: dict[int, float], *offers: Offer, base_rows: int | None = None, max_rows: int = 32) -> list[int]:
@@ -43,7 +43,7 @@ def test_chosen_length_has_the_best_expected_tokens_per_time():
     """Against the plain formula over all lengths."""
     policy = DraftPolicy(StepCost(USUAL))
     for rate in (0.1, 0.3, 0.5, 0.8):
-        chances = [taught(rate, drafts=10).chance(stated) for stated in (0.5, *(0.6,) * 5, *(0.8,) * 6)]
+        chances = [taught(rate, drafts=10).chances([stated])[0] for stated in (0.5, *(0.6,) * 5, *(0.8,) * 6)]
 
         def gain(length: int, chances: list[float] = chances) -> float:
             reach, tokens = 1.0, 1.0
@@ -73,30 +73,30 @@ def test_chances_fade_so_that_a_change_of_text_is_noticed():
     acceptance = taught(1.0, drafts=200, drafted=1)
     for _ in range(60):
         acceptance.record([STATED], 0)
-    assert acceptance.chance(STATED) < 0.35
+    assert acceptance.chances([STATED])[0] < 0.35
 
 
 def test_declined_drafts_are_tried_again_after_a_while():
     acceptance = taught(0.0)
-    low = acceptance.chance(STATED)
+    low = acceptance.chances([STATED])[0]
     for _ in range(500):
         acceptance.forget(STATED)
-    assert acceptance.chance(STATED) > 2 * low
+    assert acceptance.chances([STATED])[0] > 2 * low
 
 
 def test_new_request_starts_from_what_all_requests_taught():
     policy = DraftPolicy()
     for _ in range(50):
         policy.record("lookup", Acceptance(policy.acceptance("lookup")), [STATED] * 8, 8)
-    assert Acceptance(policy.acceptance("lookup")).chance(STATED) > 0.9
-    assert policy.acceptance("other").chance(STATED) == STATED, "a source that was not heard yet is believed"
+    assert Acceptance(policy.acceptance("lookup")).chances([STATED])[0] > 0.9
+    assert policy.acceptance("other").chances([STATED])[0] == STATED, "a source that was not heard yet is believed"
     policy.reset()
-    assert policy.acceptance("lookup").chance(STATED) == STATED
+    assert policy.acceptance("lookup").chances([STATED])[0] == STATED
 
 
 def test_counts_stay_finite_over_a_long_run():
     acceptance = taught(1.0, drafts=5000)
-    assert 0.9 < acceptance.chance(STATED) <= 1.0
+    assert 0.9 < acceptance.chances([STATED])[0] <= 1.0
 
 
 def test_cost_is_interpolated_between_measurements_and_never_falls():
@@ -128,7 +128,7 @@ def test_disturbed_measurement_of_one_row_is_corrected_by_what_steps_take():
     for _ in range(30):
         cost.observe(1, 0.002)
     assert cost.one_row_s == pytest.approx(0.002, rel=0.05)
-    assert cost.relative(4) > 1.5, "the others follow slowly"
+    assert cost.relative(4) > 1.4, "the others follow more slowly"
 
 
 def test_long_contexts_have_costs_of_their_own():

@@ -134,7 +134,7 @@ class Hall:
             end_ids=(),
             levers=company.levers,
             make_sampler=compiled.sampler_factory(inner.vocab_size, inner.isa),
-            sources=(compiled.lookup(),),
+            sources=compiled.free_sources(),
             describe=compiled.describer(inner.isa),
         )
         engine.drafting.policy = AnyLength(company.draft_seed)

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.delivery import Describe
+from swiftsure.engine.drafting.earlier import EarlierRequests
 from swiftsure.engine.drafting.lookup import Lookup
+from swiftsure.engine.drafting.source import DraftSource
 from swiftsure.engine.request import Request, TokenLogprob, TokenSampler
 from swiftsure.kernels import sampling as kernel
 
@@ -42,9 +44,16 @@ def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampl
 MAX_NGRAM = 12
 
 
-def lookup() -> Lookup:
-    """The source of drafts that every model has."""
-    return Lookup(lambda: kernel.Drafter(max_ngram=MAX_NGRAM))
+# Tokens of earlier requests that drafts may come from; 16 bytes each.
+REMEMBERED_TOKENS = 1 << 18
+
+
+def free_sources() -> tuple[DraftSource, ...]:
+    """The sources of drafts that every model has: they run no model."""
+    return (
+        Lookup(lambda: kernel.Drafter(max_ngram=MAX_NGRAM)),
+        EarlierRequests(kernel.TextStore(REMEMBERED_TOKENS)),
+    )
 
 
 def describer(isa: str) -> Describe:

@@ -285,7 +285,7 @@ class Engine:
 
     def _time_step(self, work: list[tuple[Work, Sequence]], seconds: float) -> None:
         """Sampling and delivery count too: a token that comes with another one's pass saves its share of them."""
-        if all(w.sample and w.rows == 1 for w, _ in work):
+        if self.drafting.active and all(w.sample and w.rows == 1 for w, _ in work):
             self.drafting.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
 
     def _finish(self, seq: Sequence, reason: FinishReason) -> None:

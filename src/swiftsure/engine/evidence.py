@@ -15,7 +15,7 @@ class SpeculationEvidence:
     declined: int = 0  # of those, where verifying none was the best choice by measured cost and acceptance, or no row was left
     drafted: int = 0  # draft rows that passes ran
     accepted: int = 0  # draft tokens that were the sampled ones
-    by_source: dict[str, int] = field(default_factory=dict)  # the last two, by source: "lookup_drafted", "lookup_accepted", ...
+    by_source: dict[str, list[int]] = field(default_factory=dict)  # the last two, by source
 
     def count(self, source: str, *, declined: int, drafted: int, accepted: int) -> None:
         """One occasion: the source's draft was declined, or so many of its tokens were verified and right."""
@@ -23,8 +23,9 @@ class SpeculationEvidence:
         self.declined += declined
         self.drafted += drafted
         self.accepted += accepted
-        for name, amount in ((f"{source}_drafted", drafted), (f"{source}_accepted", accepted)):
-            self.by_source[name] = self.by_source.get(name, 0) + amount
+        mine = self.by_source.setdefault(source, [0, 0])
+        mine[0] += drafted
+        mine[1] += accepted
 
 
 @dataclass(slots=True)
@@ -72,10 +73,11 @@ class Evidence:
     passes: PassCounts = field(default_factory=PassCounts)
 
     def of(self, lever: str) -> dict[str, int]:
-        """The counters of one lever, occasions first."""
+        """The counters of one lever, occasions first; those of a source of drafts are called ``lookup_drafted`` and so on."""
         counts: dict[str, Any] = asdict(getattr(self, lever))
-        by_source: dict[str, int] = counts.pop("by_source", {})
-        return counts | by_source
+        for source, (drafted, accepted) in counts.pop("by_source", {}).items():
+            counts |= {f"{source}_drafted": drafted, f"{source}_accepted": accepted}
+        return counts
 
 
 def count_pass(evidence: Evidence, step: Step, *, requests: int, decoding: bool, full: bool, levers: Collection[str]) -> None:

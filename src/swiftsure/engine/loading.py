@@ -284,7 +284,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         end_ids=tokenizer.eos_ids,
         levers=plan.levers,
         make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
-        sources=(compiled.lookup(), *((built.source,) if built else ())),
+        sources=(*compiled.free_sources(), *((built.source,) if built else ())) if "speculation" in plan.levers else (),
         describe=compiled.describer(backend.isa),
     )
     if "speculation" in plan.levers:

@@ -27,7 +27,7 @@ _UNLIKELY = 0.02  # a draft token that is reached less often is not worth a row
 
 _CONTEXT_STEP = 1024  # tokens
 _SCALING_STEPS = 32  # without a calibration, the first steps (slow ones among them) say how fast the machine is, not what rows cost
-_FOLLOW_SEEN, _FOLLOW_ALL = 0.15, 0.02  # of a change seen, how much is believed at once
+_FOLLOW_SEEN, _FOLLOW_ALL = 0.15, 0.08  # of a change seen, how much is believed at once
 
 # Time of M rows over that of one, before anything was measured: weights are read once, arithmetic grows with M.
 PRIOR_SHAPE: Mapping[int, float] = {1: 1.0, 2: 1.3, 4: 1.9, 8: 3.1, 16: 5.5, 32: 10.5}
@@ -47,12 +47,15 @@ class Acceptance:
         self._depth_right = [0.0] * MAX_DRAFT
         self._depth_tried = [0.0] * MAX_DRAFT
 
-    def chance(self, stated: float) -> float:
-        """Probability that a token of which its source says so is the sampled one, given that all before it were."""
-        at = bisect_right(_CLASS_EDGES, stated)
-        prior = stated if self._parent is None else self._parent.chance(stated)
-        prior_weight = _PRIOR_WEIGHT * self._weight
-        return (self._right[at] + prior_weight * prior) / (self._tried[at] + prior_weight)
+    def chances(self, stated: Sequence[float]) -> list[float]:
+        """Probability of each token to be the sampled one, given that all before it were, where its source says ``stated``."""
+        priors = stated if self._parent is None else self._parent.chances(stated)
+        right, tried, prior_weight = self._right, self._tried, _PRIOR_WEIGHT * self._weight
+        found = []
+        for said, prior in zip(stated, priors, strict=True):
+            at = bisect_right(_CLASS_EDGES, said)
+            found.append((right[at] + prior_weight * prior) / (tried[at] + prior_weight))
+        return found
 
     def chance_at(self, depth: int) -> float:
         """The same of a token that is not drafted yet, from 0 on."""
@@ -124,6 +127,13 @@ class StepCost:
         seconds = now[rows] if rows <= last else now[last] + (rows - last) * (now[last] - now[last // 2]) / (last - last // 2)
         return max(1.0, seconds / now[1])
 
+    def further(self, rows: int, count: int) -> list[float]:
+        """``relative`` of ``rows`` and up to ``count`` more, all at once."""
+        if rows + count >= len(self._now):
+            return [self.relative(r) for r in range(rows, rows + count + 1)]
+        one = self._now[1]
+        return [max(1.0, seconds / one) for seconds in self._now[rows : rows + count + 1]]
+
     def observe(self, rows: int, seconds: float) -> None:
         """A step of decode rows took ``seconds``. An outlier (a descheduled thread) moves little."""
         now = self._now
@@ -135,17 +145,18 @@ class StepCost:
                 table[:] = [value * scale for value in table]
             return
         change = min(max(seconds / now[rows], 0.5), 2.0) - 1.0
-        alike = self._scaling > 0
-        self._scaling -= alike
-        for r in range(len(now)):
-            now[r] *= 1.0 + (_FOLLOW_SEEN if alike else _follow_rate(r, rows)) * change
+        rates = _follow_rates(rows, len(now))
+        if self._scaling > 0:
+            self._scaling -= 1
+            rates = (_FOLLOW_SEEN,) * len(now)
+        now[:] = [value * (1.0 + rate * change) for value, rate in zip(now, rates, strict=True)]
 
 
 @cache
-def _follow_rate(rows: int, seen: int) -> float:
-    """How far the time of ``rows`` rows follows what was seen of another number."""
-    near = 1.0 - 2.0 * abs(log2(max(rows, 1) / seen))
-    return _FOLLOW_ALL + (_FOLLOW_SEEN - _FOLLOW_ALL) * max(0.0, near)
+def _follow_rates(seen: int, sizes: int) -> tuple[float, ...]:
+    """By rows, how far their time follows what was seen of one number of them."""
+    near = (1.0 - 2.0 * abs(log2(max(rows, 1) / seen)) for rows in range(sizes))
+    return tuple(_FOLLOW_ALL + (_FOLLOW_SEEN - _FOLLOW_ALL) * max(0.0, share) for share in near)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +239,15 @@ class DraftPolicy:
         return prod(chances) * acceptance.chance_at(len(chances)) > price * base_rows / relative(base_rows)
 
     def _worth(self, chances: Sequence[float], base_rows: int, first: float, later: float) -> float:
-        relative = self.cost.relative
-        base = relative(base_rows)
+        base, *costs = self.cost.further(base_rows, len(chances))
+        rate = base_rows / base
         best, reach, tokens, drafting = 0.0, 1.0, 0.0, first
-        for j, chance in enumerate(chances):
+        for chance, cost in zip(chances, costs, strict=True):
             reach *= chance
             tokens += reach
-            best = max(best, tokens - (relative(base_rows + j + 1) - base + drafting) * base_rows / base)
+            gain = tokens - (cost - base + drafting) * rate
+            if gain > best:
+                best = gain
             drafting += later
         return best
 
@@ -245,6 +258,8 @@ class DraftPolicy:
 
         Adds draft rows one at a time, the likeliest first, and keeps the point where tokens per time is best.
         """
+        if len(offers) == 1:
+            return [self._choose_one(offers[0].chances, base_rows, max_rows)]
         relative = self.cost.relative
         lengths = [0] * len(offers)
         best, best_lengths = base_rows / relative(base_rows), lengths.copy()
@@ -262,6 +277,21 @@ class DraftPolicy:
             if rate > best:
                 best, best_lengths = rate, lengths.copy()
         return best_lengths
+
+    def _choose_one(self, chances: Sequence[float], base_rows: int, max_rows: int) -> int:
+        most = min(len(chances), max_rows - base_rows)
+        base, *costs = self.cost.further(base_rows, most)
+        best, length = base_rows / base, 0
+        reach, tokens = 1.0, float(base_rows)
+        for drafted, cost in enumerate(costs, start=1):
+            reach *= chances[drafted - 1]
+            if reach <= _UNLIKELY:
+                break
+            tokens += reach
+            rate = tokens / cost
+            if rate > best:
+                best, length = rate, drafted
+        return length
 
     def record(self, source: str, acceptance: Acceptance, stated: Sequence[float], accepted: int) -> None:
         """What became of a draft, for the request and for all."""

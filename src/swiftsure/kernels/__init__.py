@@ -17,7 +17,7 @@ except ImportError as error:
 
 from swiftsure.kernels._core import KVCache, PackedMatrix, Program, WeightArena
 from swiftsure.kernels.instruction_sets import KNOWN_ISAS, resolve_isa, supported_isas
-from swiftsure.kernels.sampling import Drafter, DraftSampler, Sampler, log_probs, top_log_probs
+from swiftsure.kernels.sampling import Drafter, DraftSampler, Sampler, TextStore, log_probs, top_log_probs
 
 NUMERICS = "cpu1"
 """The id of everything that fixes bits: digits and groups of activations, span and key-value block sizes, polynomials, orders of
@@ -41,6 +41,7 @@ __all__ = [
     "PackedMatrix",
     "Program",
     "Sampler",
+    "TextStore",
     "WeightArena",
     "_core",
     "log_probs",

@@ -248,3 +248,35 @@ def _check_whole(name: str, value: int, low: int, high: int | None) -> None:
         raise UsageError(f"{name} must be at least {low}, got {value}")
     if high is not None and value > high:
         raise UsageError(f"{name} must be at most {high}, got {value}")
+
+
+class TextStore:
+    """Texts that are over: the latest ``capacity`` tokens of them, searched for what followed where they read like the end of another."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, capacity: int) -> None:
+        _check_whole("capacity", capacity, 8, 2**30)
+        self._core = _core.TextStore(capacity)
+
+    def add(self, ids: AnyIds) -> None:
+        """Adds a text; the oldest tokens give way."""
+        self._core.add(_ids(ids))
+
+    def find(self, ids: AnyIds, *, max_match: int, max_tokens: int) -> tuple[int, Ids]:
+        """``(length, tokens)``: how many tokens at the end of ``ids`` were found, 0 or at least 4 and at most ``max_match``, and up to
+        ``max_tokens`` that followed there. The longest match counts; of equals the latest."""
+        _check_whole("max_match", max_match, 0, 2**31 - 1)
+        _check_whole("max_tokens", max_tokens, 0, 2**31 - 1)
+        return self._core.find(_ids(ids), max_match, max_tokens)
+
+    def clear(self) -> None:
+        self._core.clear()
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._core.memory_bytes
+
+    def __len__(self) -> int:
+        """Places taken: tokens, and one between texts."""
+        return len(self._core)

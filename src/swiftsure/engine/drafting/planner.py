@@ -14,7 +14,7 @@ from swiftsure.engine.evidence import SpeculationEvidence
 from swiftsure.engine.request import Sequence
 from swiftsure.engine.speculation import MAX_DRAFT, Acceptance, DraftPolicy, Offer
 
-_NO_TOKENS = np.zeros(0, np.int32)
+_NO_DRAFT = Draft(np.zeros(0, np.int32), ())
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Guess:
     seq: Sequence
     room: int
     source: str = ""
-    draft: Draft = field(default_factory=lambda: Draft(_NO_TOKENS, ()))
+    draft: Draft = _NO_DRAFT
     chances: list[float] = field(default_factory=list)  # (n,) measured where the draft's are stated
 
 
@@ -35,6 +35,10 @@ class DraftPlanner:
         self.policy = DraftPolicy()
         self._sources = tuple(sources)
         self._evidence = evidence
+
+    @property
+    def active(self) -> bool:
+        return bool(self._sources)
 
     @property
     def wants_hidden(self) -> bool:
@@ -64,13 +68,13 @@ class DraftPlanner:
 
     def plan(self, decoding: SequenceOf[Sequence], *, most_rows: int) -> None:
         """Leaves in each sequence the draft that the next pass, of at most ``most_rows`` rows with logits, should verify."""
-        guesses = []
+        guesses: list[_Guess] = []
         for seq in decoding:
             seq.draft, seq.draft_length, seq.draft_declined = None, 0, False
             room = min(MAX_DRAFT, len(seq.ids) - seq.length - 1, most_rows - len(decoding))
             if room > 0:
                 guesses.append(_Guess(seq, room))
-        if not guesses or not self._sources:
+        if not guesses:
             return
         self.policy.cost.enter(sum(seq.length for seq in decoding) // len(decoding))
         for source in self._sources:
@@ -122,8 +126,7 @@ class DraftPlanner:
             asking = further
 
     def _measured(self, source: DraftSource, seq: Sequence, draft: Draft) -> list[float]:
-        chance = seq.acceptance[source.name].chance
-        return [chance(stated) for stated in draft.chances]
+        return seq.acceptance[source.name].chances(draft.chances)
 
     # --- after a pass -----------------------------------------------------------------------------------------------------
 
