@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from swiftsure.verify import measure
@@ -7,7 +9,7 @@ from swiftsure.verify.measure import Sample
 
 
 def sample(
-    prompt: str = "p", number: int = 0, *, decode_s: float = 1.0, tokens: int = 11, ttft_s: float | None = 0.1, accepted: int = 0
+    prompt: str = "p", number: int = 0, *, decode_s: float = 1.0, tokens: int = 11, ttft_s: float | None = 0.1, **drafts: Any
 ) -> Sample:
     return Sample(
         prompt=prompt,
@@ -20,7 +22,7 @@ def sample(
         wall_s=decode_s + 0.2,
         ttft_s=ttft_s,
         phases_s={"tokenize": 0.01, "prefill": 0.1, "decode": decode_s, "detokenize": 0.001},
-        accepted=accepted,
+        **drafts,
     )
 
 
@@ -79,3 +81,19 @@ def test_inconclusive_ratio_is_null_in_the_headline_and_told_in_the_intervals() 
     assert figures["speedup"]["decode"] is None
     assert figures["intervals"]["decode"]["verdict"] == "INCONCLUSIVE"
     assert figures["intervals"]["decode"]["ratio"] == pytest.approx(2.0)
+
+
+def test_drafts_are_pooled_over_samples_beside_their_ceiling() -> None:
+    able = [
+        sample("a", tokens=101, drafted=80, accepted=60, best_passes=20, best_cost=40.0),
+        sample("b", tokens=11, best_passes=10, best_cost=10.0),
+    ]
+    found = measure.speculation([*able, sample("c", tokens=1)])
+    assert found == {
+        "tokens_per_pass": pytest.approx(110 / 50),
+        "accepted_per_drafted": pytest.approx(60 / 80),
+        "ceiling_tokens_per_pass": pytest.approx(110 / 30),
+        "ceiling_speedup": pytest.approx(110 / 50),
+    }
+    assert measure.speculation([sample(tokens=11)]) is None, "where speculation is off there is nothing to say"
+    assert measure.speculation(able[1:])["accepted_per_drafted"] is None

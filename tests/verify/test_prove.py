@@ -274,3 +274,15 @@ def test_pinned_model_is_proved_on_a_small_workload(smollm2_path: Path, run_prov
     assert result.mode("exact").bits_differing == 0
     assert result.mode("exact").bits_compared == 3 * result.mode(BASE).bits_compared > 0
     assert result.mode(BASE).decode_tokens_per_s
+
+
+def test_drafts_stand_beside_their_ceiling_by_kind(honest_result: ProveResult) -> None:
+    exact, default = honest_result.mode("exact"), honest_result.mode("default")
+    assert exact.speculation is not None
+    assert exact.speculation["ceiling_tokens_per_pass"] >= 1.0
+    assert {kind: bool(figures["speculation"]) for kind, figures in exact.by_kind.items()} == {"code": True, "chat": True}
+    assert default.speculation is None
+    assert exact.levers["speculation"]["passes"] > 0
+    output = io.StringIO()
+    honest_result.print_table(Console(file=output, width=80))
+    assert "exact: drafts, and the best lengths in hindsight" in output.getvalue()

@@ -48,12 +48,14 @@ MAX_NGRAM = 12
 REMEMBERED_TOKENS = 1 << 18
 
 
+def lookup() -> Lookup:
+    """Drafts from a request's own prompt and output."""
+    return Lookup(lambda: kernel.Drafter(max_ngram=MAX_NGRAM))
+
+
 def free_sources() -> tuple[DraftSource, ...]:
     """The sources of drafts that every model has: they run no model."""
-    return (
-        Lookup(lambda: kernel.Drafter(max_ngram=MAX_NGRAM)),
-        EarlierRequests(kernel.TextStore(REMEMBERED_TOKENS)),
-    )
+    return lookup(), EarlierRequests(kernel.TextStore(REMEMBERED_TOKENS))
 
 
 def describer(isa: str) -> Describe:

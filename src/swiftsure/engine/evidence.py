@@ -15,6 +15,7 @@ class SpeculationEvidence:
     declined: int = 0  # of those, where verifying none was the best choice by measured cost and acceptance, or no row was left
     drafted: int = 0  # draft rows that passes ran
     accepted: int = 0  # draft tokens that were the sampled ones
+    passes: int = 0  # decode passes of a sequence, with a draft or without
     by_source: dict[str, list[int]] = field(default_factory=dict)  # the last two, by source
 
     def count(self, source: str, *, declined: int, drafted: int, accepted: int) -> None:

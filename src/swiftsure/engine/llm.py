@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from swiftsure.engine import inputs
 from swiftsure.engine.activation import Activation, lever_states
 from swiftsure.engine.backend import Backend
+from swiftsure.engine.compiled import lookup
 from swiftsure.engine.drafting.attach import DraftInfo
+from swiftsure.engine.drafting.replay import Played, ceiling, right_lengths
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.inputs import Prompt, is_batch, prompt_ids
 from swiftsure.engine.memory import MemoryPlan
-from swiftsure.engine.request import Generation, LogitsCallback, Request
+from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingFields, SamplingParams
 from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
@@ -185,6 +187,18 @@ class LLM:
         """Forgets every prefix and everything learnt from earlier requests, as between repeats of a measurement."""
         with self._lock:
             self._engine.clear_caches()
+
+    def draft_ceiling(self, generation: Generation) -> Played | None:
+        """What the look-up's drafts would have brought for a generation of this model, had every draft had the best length in hindsight, at
+        the costs of rows measured so far. None for fewer than 2 tokens, or where speculation is off."""
+        if len(generation.token_ids) < 2 or not self._engine.drafting.active:
+            return None
+        request = Request(prompt_ids=as_ids(generation.prompt_ids), sampling=generation.sampling)
+        right = right_lengths(request, as_ids(generation.token_ids), lookup())
+        with self._lock:
+            cost = self._engine.drafting.policy.cost
+            cost.enter(len(generation.prompt_ids) + len(generation.token_ids) // 2)
+            return ceiling(right, cost)
 
     def close(self) -> None:
         """Frees weights, cache and files. Safe to call twice."""

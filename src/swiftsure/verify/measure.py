@@ -30,7 +30,10 @@ class Sample:
     wall_s: float
     ttft_s: float | None
     phases_s: Mapping[str, float]  # tokenize, prefill, decode, detokenize
-    accepted: int = 0  # draft tokens that passes verified and kept
+    drafted: int = 0  # draft tokens that passes verified
+    accepted: int = 0  # of those, the ones kept
+    best_passes: int | None = None  # decode passes, had every draft from the text itself had its best length in hindsight
+    best_cost: float | None = None  # the time of those in passes of one row
 
     @property
     def tokens_per_pass(self) -> float | None:
@@ -141,6 +144,26 @@ def figures(base: Sequence[Sample], other: Sequence[Sample], noise: Mapping[str,
         "end_to_end_s": typical(other, "end_to_end"),
         "speedup": headline(ratios),
         "intervals": intervals(ratios),
+        "speculation": speculation(other),
+    }
+
+
+def speculation(samples: Iterable[Sample]) -> dict[str, Any] | None:
+    """Tokens a decode pass, and the ceiling that no choice of draft lengths passes with the same look-up: pooled over samples, so that long
+    outputs weigh more. None where no draft was possible.
+
+    ``ceiling_speedup`` is over plain decoding, at the costs of rows that the engine measured.
+    """
+    able = [sample for sample in samples if sample.best_passes and sample.best_cost]
+    if not able:
+        return None
+    tokens = sum(sample.output_tokens - 1 for sample in able)
+    accepted = sum(sample.accepted for sample in able)
+    return {
+        "tokens_per_pass": tokens / (tokens - accepted),
+        "accepted_per_drafted": accepted / drafted if (drafted := sum(sample.drafted for sample in able)) else None,
+        "ceiling_tokens_per_pass": tokens / sum(sample.best_passes or 0 for sample in able),
+        "ceiling_speedup": tokens / sum(sample.best_cost or 0.0 for sample in able),
     }
 
 

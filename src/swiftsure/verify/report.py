@@ -39,6 +39,7 @@ def render_report(result: ProveResult) -> str:
         "upstream": words.upstream(result.upstream),
         "compared": [mode for mode in ran if mode.mode != BASE],
         "rows": words.breakdown_rows,
+        "draft_rows": words.draft_rows,
         "plots": list(_plots(result, ran)),
         "passes": [
             (mode.mode, name, PASSES[name], bits) for mode in result.modes for name, bits in mode.proof.get("bits_by_pass", {}).items()

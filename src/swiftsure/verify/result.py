@@ -47,6 +47,7 @@ class ModeResult:
     memory_wall: Mapping[str, Any] = field(default_factory=dict)
     proof: Mapping[str, Any] = field(default_factory=dict)
     tokens_per_pass: float | None = None
+    speculation: Mapping[str, Any] | None = None
     rounds: int = 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -139,6 +139,7 @@ def _figures(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth: Re
         "pass_speedup": (measure.request_seconds(same) + base_load_s) / end_to_end_s,
         "memory_wall": _memory_wall(ours, info, bandwidth),
         "tokens_per_pass": median(passes) if passes else None,
+        "speculation": measure.speculation(ours),
         "rounds": max(sample.round for sample in ours) + 1,
     }
 

@@ -28,6 +28,9 @@ def print_table(result: ProveResult, console: Console) -> None:
         if mode.mode != BASE and mode.by_kind:
             console.print(_breakdown(mode))
     for mode in result.modes:
+        if mode.speculation:
+            console.print(_drafts(mode))
+    for mode in result.modes:
         if mode.phases_s:
             console.print(_phases(mode), markup=False, highlight=False)
     for line in _remarks(result):
@@ -77,6 +80,15 @@ def _breakdown(mode: ModeResult) -> Table:
             escape(name), *(words.interval(entries[metric]) for metric in words.METRIC_NAMES), str(entries["end_to_end"]["pairs"])
         )
     table.add_row("worst prompt", *(words.ratio(mode.worst[metric]) for metric in words.METRIC_NAMES), "")
+    return table
+
+
+def _drafts(mode: ModeResult) -> Table:
+    from rich.markup import escape
+
+    table = _new_table(f"{mode.mode}: drafts, and the best lengths in hindsight", "", "tokens/pass", "best", "accepted", "decode", "best")
+    for name, *figures in words.draft_rows(mode):
+        table.add_row(escape(name), *figures)
     return table
 
 

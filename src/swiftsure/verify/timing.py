@@ -79,6 +79,7 @@ def _time_prompt(runs: Mapping[str, ModeRun], prompt: Prompt, truth: Mapping[str
 
 
 def _sample(prompt: Prompt, number: int, answer: Mapping[str, Any]) -> Sample:
+    speculation, best = answer["levers"].get("speculation", {}), answer["draft_ceiling"]
     return Sample(
         prompt=prompt.name,
         kind=prompt.kind,
@@ -90,5 +91,8 @@ def _sample(prompt: Prompt, number: int, answer: Mapping[str, Any]) -> Sample:
         wall_s=answer["wall_s"],
         ttft_s=answer["ttft_s"],
         phases_s=answer["phases_s"],
-        accepted=answer["levers"].get("speculation", {}).get("accepted", 0),
+        drafted=speculation.get("drafted", 0),
+        accepted=speculation.get("accepted", 0),
+        best_passes=best["passes"] if best else None,
+        best_cost=best["cost"] if best else None,
     )

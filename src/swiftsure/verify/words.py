@@ -72,11 +72,32 @@ def headlines(result: ProveResult) -> list[str]:
 
 
 def breakdown_rows(mode: ModeResult) -> list[tuple[str, Mapping[str, Any]]]:
-    """The rows of a mode's breakdown: all, by sampling, by kind, by size; each with its ``intervals``."""
-    rows: list[tuple[str, Mapping[str, Any]]] = [("all prompts", {"intervals": mode.intervals})]
+    """The rows of a mode's breakdown: all, by sampling, by kind, by size; each with its ``intervals``, ``speedup`` and ``speculation``."""
+    whole = {"intervals": mode.intervals, "speedup": mode.speedup, "speculation": mode.speculation}
+    rows: list[tuple[str, Mapping[str, Any]]] = [("all prompts", whole)]
     rows += [(name, figures) for name, figures in mode.by_sampling.items()]
     rows += [(name.replace("_", " "), figures) for name, figures in mode.by_kind.items()]
     return rows + [(f"{size} prompts", figures) for size, figures in mode.by_size.items()]
+
+
+def draft_rows(mode: ModeResult) -> list[tuple[str, ...]]:
+    """What drafts brought, and the best that they could have: name, tokens a pass, best, accepted, speed-up, best."""
+    rows: list[tuple[str, ...]] = []
+    for name, figures in breakdown_rows(mode):
+        drafts = figures["speculation"]
+        if drafts:
+            accepted = drafts["accepted_per_drafted"]
+            rows.append(
+                (
+                    name,
+                    f"{drafts['tokens_per_pass']:.2f}",
+                    f"{drafts['ceiling_tokens_per_pass']:.2f}",
+                    "none drafted" if accepted is None else percent(accepted),
+                    ratio(figures["speedup"]["decode"]),
+                    ratio(drafts["ceiling_speedup"]),
+                )
+            )
+    return rows
 
 
 def untested(result: ProveResult) -> list[str]:

@@ -134,7 +134,11 @@ class Worker:
                 if file is not None:
                     file.close()
         rows = [file.rows if file is not None else 0 for file in files]
-        return {"results": [describe(result, count, wall_s) for result, count in zip(results, rows, strict=True)]}
+        described = [describe(result, count, wall_s) for result, count in zip(results, rows, strict=True)]
+        for answer, result in zip(described, results, strict=True):  # off the clock
+            best = llm.draft_ceiling(result)
+            answer["draft_ceiling"] = {"passes": best.passes, "cost": best.cost} if best is not None else None
+        return {"results": described}
 
     def _prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]] | str:
         """Chat messages, or for a model without a chat template their text."""

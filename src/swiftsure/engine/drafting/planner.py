@@ -134,6 +134,10 @@ class DraftPlanner:
         """``tokens`` (n,) came of a pass that verified ``drafted`` draft tokens; all but the last of them were drafted."""
         for source in self._sources:
             source.observe(seq, tokens, hidden if source.wants_hidden else None)
+        if not self._sources or not seq.output_length:  # the first token comes of the prompt's pass
+            return
+        self._evidence.passes += 1
+        seq.count("speculation", passes=1)
         draft = seq.draft
         if draft is None:
             return

@@ -1,6 +1,7 @@
 """What drafts would have done for a run that is over: its tokens are known, so no model is needed.
 
-``replay`` plays the planner's decisions pass by pass; ``ceiling`` is the best that any decision could have made of the same drafts.
+``replay`` plays the planner's decisions pass by pass; ``ceiling`` is the best that any decision could have made of the same drafts. The
+sources must be free and fresh: they see the run as if it were the first.
 """
 
 from __future__ import annotations
