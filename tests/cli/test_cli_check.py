@@ -42,7 +42,6 @@ def test_a_lever_left_off_is_shown_as_off(swiftsure: Run, tiny: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["--mode", "fast"], "levers"),
         (["--mode", "big"], "levers"),
         (["--isa", "amx"], "amx"),
         (["--kv-memory", "1000"], "key-value"),

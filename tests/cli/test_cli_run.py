@@ -170,9 +170,8 @@ def test_the_mode_may_be_named_by_the_environment_but_not_twice(swiftsure: Run, 
     assert "SWIFTSURE_MODE" in result.line("error: ")
 
 
-@pytest.mark.parametrize("mode", ["fast", "big"])
-def test_a_mode_that_cannot_engage_is_not_active_and_nothing_runs(swiftsure: Run, tiny: Path, mode: str) -> None:
-    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", mode)
+def test_a_mode_that_cannot_engage_is_not_active_and_nothing_runs(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "big")
     assert result.code == 3
     assert NOT_ACTIVE.fullmatch(result.line("NOT ACTIVE "))
     assert result.out == ""
@@ -180,11 +179,11 @@ def test_a_mode_that_cannot_engage_is_not_active_and_nothing_runs(swiftsure: Run
 
 @pytest.mark.parametrize(("allowed", "code"), [([], 3), (["--allow-fallback"], 0)])
 def test_a_fallback_is_open_and_still_exits_three_unless_allowed(swiftsure: Run, tiny: Path, allowed: list[str], code: int) -> None:
-    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "fast", "--on-fail", "default", "--max-tokens", "4", *allowed)
+    result = swiftsure("run", tiny, "-p", PROMPT, "--mode", "big", "--on-fail", "default", "--max-tokens", "4", *allowed)
     assert result.code == code
     kinds = [line.split(" mode=")[0].split(" from=")[0] for line in result.err.splitlines()]
     assert kinds == ["NOT ACTIVE", "FALLBACK", "ACTIVE", "EXIT"]
-    assert re.fullmatch(rf"FALLBACK from=fast to=default reason={VALUE}", result.line("FALLBACK "))
+    assert re.fullmatch(rf"FALLBACK from=big to=default reason={VALUE}", result.line("FALLBACK "))
     assert result.out
 
 

@@ -6,8 +6,8 @@ misplaced draft changes them. It also refuses passes that break the seam's rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,14 @@ from swiftsure.engine.engine import Engine
 from swiftsure.engine.llm import LLM
 from swiftsure.engine.memory import MemoryPlan
 from swiftsure.engine.modes import LEVERS
+from swiftsure.engine.numerics import NUMERIC_LEVERS
 from swiftsure.engine.request import Request, TokenLogprob
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingParams
 
 VOCAB = 320
 EOS = 319
-ALL_LEVERS = tuple(LEVERS)
+ALL_LEVERS = tuple(name for name in LEVERS if name not in NUMERIC_LEVERS)
 
 
 class FakeBackend:
@@ -37,6 +38,8 @@ class FakeBackend:
     threads = 1
     weight_bytes = 0
     kv_bytes = 0
+    pass_bytes = 0
+    lever_uses: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self,

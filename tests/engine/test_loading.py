@@ -86,7 +86,6 @@ def test_context_limit_is_kept_to(tiny):
     ("choices", "error", "message"),
     [
         ({"mode": "turbo"}, UsageError, "unknown mode 'turbo'"),
-        ({"mode": "fast"}, NotActiveError, "mode fast is not active"),
         ({"mode": "big"}, NotActiveError, "mode big is not active"),
         ({"isa": "amx"}, NotActiveError, "amx"),
         ({"isa": "sse9"}, UsageError, "sse9"),
@@ -148,7 +147,7 @@ def test_check_resolves_without_packing(tiny):
 @pytest.mark.parametrize(
     ("mode", "choices", "reason"),
     [
-        ("fast", {}, "not part of this release"),
+        ("big", {}, "not part of this release"),
         ("exact", {"isa": "amx"}, "amx"),
         ("default", {"context": 300, "kv_memory": 1}, "needs"),
         ("exact", {"context": 32}, "lever prefix_cache cannot engage"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from time import perf_counter, process_time
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -23,7 +25,8 @@ class InstantBackend:
 
     numerics = isa = "none"
     threads = 1
-    weight_bytes = kv_bytes = 0
+    weight_bytes = kv_bytes = pass_bytes = 0
+    lever_uses: Mapping[str, int] = MappingProxyType({})
     vocab_size, max_rows, max_logit_rows, kv_block_size, kv_blocks = 49152, 256, 32, 32, 256
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from worlds import Plan, Stage, Tally
 
 from swiftsure import kernels
 from swiftsure.engine.cpu import CPUBackend
+from swiftsure.engine.numerics import FULL_NUMERICS, Numerics
 from tiny_models import TinyModel, random_spec
 
 MODELS = 24
@@ -47,9 +48,9 @@ def stage(request: pytest.FixtureRequest, tallies: dict[str, Tally]) -> Iterator
             isa=isa,
             threads=threads,
             kv_blocks=KV_BLOCKS,
-            kv_bits=8 if request.param >= MODELS else 16,
             max_rows=MAX_ROWS,
             max_logit_rows=MAX_ROWS,
+            numerics=Numerics(kv_bits=8) if request.param >= MODELS else FULL_NUMERICS,
         )
 
     tally = tallies.setdefault("random small models", Tally())

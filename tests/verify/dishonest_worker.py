@@ -2,7 +2,8 @@
 
 flip: one bit of one logit of the sixth generated row differs. zero: a logit is 0.0 in the first pass and -0.0 in the others. token: another
 token comes back than the logits say. idle: levers had occasions and left no evidence. die: the process ends in the middle. refuse:
-loading says NotActiveError. slow: a generation takes ten seconds. noise: prints to standard output.
+loading says NotActiveError. slow: a generation takes ten seconds. noise: prints to standard output. drift: plays the mode by loading
+default, and its logits leave those of default from position 300 on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from swiftsure.verify.worker import serve
 HOW = sys.argv[1]
 MODE = sys.argv[2] if len(sys.argv) > 2 else "exact"
 FLIPPED_ROW, FLIPPED_TOKEN = 5, 17
+DRIFT_FROM = 300
 
 
 class DishonestLLM:
@@ -61,6 +63,13 @@ class DishonestLLM:
             return dataclasses.replace(result, token_ids=(*result.token_ids[:-1], 0))
         return result
 
+    def score(self, ids: Any, on_rows: Any) -> None:
+        def drift(position: int, rows: Any) -> None:
+            late = np.arange(position, position + len(rows))[:, None] >= DRIFT_FROM
+            on_rows(position, np.where(late, rows * np.float32(0.5), rows) if HOW == "drift" else rows)
+
+        self._llm.score(ids, drift)
+
     def _tampered(self, on_logits: Any) -> Any:
         rows = 0
 
@@ -81,7 +90,7 @@ class DishonestLLM:
 def load(model: str, *, mode: str, **arguments: Any) -> Any:
     if mode == MODE and HOW == "refuse":
         raise NotActiveError("the lever is stuck")
-    llm = swiftsure.load(model, mode=mode, **arguments)
+    llm = swiftsure.load(model, mode="default" if HOW == "drift" else mode, **arguments)
     return DishonestLLM(llm) if mode == MODE else llm
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from swiftsure.errors import ModelNotFoundError, NotActiveError, SwiftsureError, UsageError
 from swiftsure.verify import ProveOptions, ProveResult, prove
@@ -44,12 +45,24 @@ def test_honest_run_carries_evidence_of_the_levers_that_had_occasions(honest_res
     assert levers["batching"]["shared_passes"] > 0
 
 
-def test_modes_that_cannot_run_stand_in_the_table_with_the_reason(honest_result: ProveResult) -> None:
-    for name in ("fast", "big"):
-        mode = honest_result.mode(name)
-        assert mode.verdict == "NOT_ACTIVE"
-        assert mode.reason
-        assert mode.decode_tokens_per_s is None
+def test_a_mode_that_cannot_run_stands_in_the_table_with_the_reason(honest_result: ProveResult) -> None:
+    mode = honest_result.mode("big")
+    assert mode.verdict == "NOT_ACTIVE"
+    assert mode.reason
+    assert mode.decode_tokens_per_s is None
+
+
+def test_fast_keeps_its_own_bits_and_its_tolerances_and_is_inconclusive_without_a_task(honest_result: ProveResult) -> None:
+    fast = honest_result.mode("fast")
+    assert (fast.verdict, fast.reason) == ("INCONCLUSIVE", "task not measured")
+    assert fast.bits_compared > 0
+    assert fast.bits_differing == 0
+    assert set(fast.proof["bits_by_pass"]) == {"again", "together", "warm"}
+    assert fast.contract["kept"]
+    assert 0 < fast.contract["worst"]["kl_max"] < fast.contract["limits"]["kl_max"]
+    for lever in ("row_integers", "int8_kv"):
+        assert fast.levers[lever]["state"] == "on"
+    assert honest_result.exit_code == 0
 
 
 def test_figures_are_there_and_fit_together(honest_result: ProveResult) -> None:
@@ -105,7 +118,7 @@ def test_workers_say_active_lever_and_exit(run_prove: Run, output: io.StringIO) 
     exact = [line for line in lines if line.startswith("ACTIVE mode=exact ")]
     assert len(exact) == 1
     assert exact[0].endswith("levers=speculation,prefix_cache,batching,chunked_prefill")
-    assert any(line.startswith("NOT ACTIVE mode=fast reason=") for line in lines)
+    assert any(line.startswith("NOT ACTIVE mode=big reason=") for line in lines)
     assert any(line.startswith("LEVER name=speculation state=on ") for line in lines)
     assert any(line.startswith("EXIT mode=exact status=ok items=3/3 ") for line in lines)
 

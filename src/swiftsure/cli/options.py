@@ -30,7 +30,8 @@ ModeOption = Annotated[
         "--mode",
         metavar="MODE",
         section=MODEL,
-        help="default (the model as released), exact (the bits of default, sooner), fast or big. Default: SWIFTSURE_MODE, else default.",
+        help="default (the model as released), exact (the bits of default, sooner), fast (within tolerances) or big. "
+        "Default: SWIFTSURE_MODE, else default.",
     ),
 ]
 WithoutOption = Annotated[
@@ -39,7 +40,8 @@ WithoutOption = Annotated[
         "--without",
         metavar="LEVER",
         section=MODEL,
-        help="Switch a lever of the mode off; a,b or repeated. Levers of exact: speculation, prefix_cache, batching, chunked_prefill.",
+        help="Switch a lever of the mode off; a,b or repeated. Levers of exact: speculation, prefix_cache, batching, chunked_prefill; "
+        "of fast also row_integers, int8_kv.",
     ),
 ]
 DraftOption = Annotated[

@@ -6,6 +6,7 @@ back end: the logits of a row are a pure function of its sequence's tokens up to
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,6 +63,14 @@ class Backend(Protocol):
 
     @property
     def kv_bytes(self) -> int: ...
+
+    @property
+    def pass_bytes(self) -> int:
+        """Bytes of weights that one pass reads, as they are packed."""
+
+    @property
+    def lever_uses(self) -> Mapping[str, int]:
+        """Numeric lever -> how many matrices or layers of one pass it applies to, read off what was built. Empty with full numerics."""
 
     def run(self, batch: RowBatch) -> NDArray[np.float32]:
         """Runs one step and returns ``(wanted, vocab_size)``: a view that the next ``run`` overwrites.

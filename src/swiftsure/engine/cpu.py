@@ -12,6 +12,16 @@ from numpy.typing import NDArray
 
 from swiftsure import kernels
 from swiftsure.engine.backend import Backend, RowBatch
+from swiftsure.engine.numerics import (
+    FULL_NUMERICS,
+    INT8_KV,
+    NUMERIC_LEVERS,
+    ROW_GRID_4,
+    ROW_GRID_8,
+    ROW_INTEGERS,
+    SMALL_KV_BITS,
+    Numerics,
+)
 from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
@@ -44,11 +54,11 @@ class CPUBackend(Backend):
         isa: a name that ``kernels.resolve_isa`` gave.
         threads: the caller's thread included.
         kv_blocks: blocks of ``kernels.KV_BLOCK_SIZE`` positions in the cache; memory is taken as blocks are first used.
-        kv_bits: 16 or 8, of a cached key or value. 8 is another function, coarser than the numerics id ``cpu1`` promises.
         max_rows: most rows of a pass; buffers are made for as many.
         max_logit_rows: most rows whose logits a pass hands back.
         shared: weights of another back end, by tensor, that are used as they are packed there.
         threads_of: a back end whose threads this one uses too, one run at a time; neither has run yet.
+        numerics: which function: how matrices are packed and keys and values stored.
         progress: called after every tensor with bytes done and bytes in all.
         store: where packed weights are read from and kept; None: packed each time.
 
@@ -66,11 +76,11 @@ class CPUBackend(Backend):
         isa: str,
         threads: int,
         kv_blocks: int,
-        kv_bits: int = 16,
         max_rows: int = 256,
         max_logit_rows: int = 32,
         shared: Mapping[str, kernels.PackedMatrix] | None = None,
         threads_of: CPUBackend | None = None,
+        numerics: Numerics = FULL_NUMERICS,
         progress: Progress | None = None,
         store: PackedStore | None = None,
     ) -> None:
@@ -83,9 +93,9 @@ class CPUBackend(Backend):
         try:
             # Without layers nothing is stored, but a program's rows still name a block.
             layers = max(schedule.layers, 1)
-            kv = kernels.KVCache(layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks, kv_bits)
+            kv = kernels.KVCache(layers, schedule.kv_heads, schedule.head_dim, kernels.KV_BLOCK_SIZE, kv_blocks, numerics.kv_bits)
             program = kernels.Program(isa, threads, max_rows, max_logit_rows, kv)
-            weights = _Weights(schedule, tensors, shared or {}, progress)
+            weights = _Weights(schedule, tensors, shared or {}, numerics.packing, progress)
             for name, width in schedule.buffers.items():
                 program.buffer(name, width)
             for op in schedule.ops:
@@ -103,14 +113,18 @@ class CPUBackend(Backend):
         self._kv_bytes = kv.nbytes
         self._isa = isa
         self._program: kernels.Program | None = program
-        self._matrices = weights.packed
+        self._lookups = {op.weight: weights.matrix(op.weight) for op in schedule.ops if isinstance(op, Embed)}
         self._weight_bytes = weights.nbytes
+        self._numerics = numerics.id
+        matmuls = [matrix for op in schedule.ops if isinstance(op, Matmul) for matrix in weights.matrices(op.weights)]
+        self._pass_bytes = sum(matrix.nbytes for matrix in matmuls)
+        self._lever_uses = _lever_uses(schedule, weights, kv)
         self.pack_seconds = time.perf_counter() - started
         """Seconds from the first byte read to the last one packed."""
 
     @property
     def numerics(self) -> str:
-        return kernels.NUMERICS
+        return self._numerics
 
     @property
     def isa(self) -> str:
@@ -146,6 +160,14 @@ class CPUBackend(Backend):
         return self._weight_bytes
 
     @property
+    def pass_bytes(self) -> int:
+        return self._pass_bytes
+
+    @property
+    def lever_uses(self) -> Mapping[str, int]:
+        return self._lever_uses
+
+    @property
     def kv_bytes(self) -> int:
         """Bytes of the whole key-value cache, used or not."""
         return self._kv_bytes
@@ -173,13 +195,13 @@ class CPUBackend(Backend):
         return RawTimes(planned_ns=planned_ns, wall_ns=wall_ns, shares=shares, work=work)
 
     def matrix(self, name: str) -> kernels.PackedMatrix:
-        """A tensor that an operation uses by itself, packed, for a back end that shares it."""
+        """A tensor whose rows are looked up, packed, for a back end that shares it."""
         self._running()
-        return self._matrices[(name,)]
+        return self._lookups[name]
 
     def close(self) -> None:
         self._program = None  # and with it the cache and the threads
-        self._matrices = {}
+        self._lookups = {}
 
     def _running(self) -> kernels.Program:
         if self._program is None:
@@ -188,15 +210,25 @@ class CPUBackend(Backend):
 
 
 class _Weights:
-    """Hands out packed matrices, each made once, when the first operation asks for it; :meth:`fill` brings the bytes at the end."""
+    """Hands out packed matrices, each made once, when the first operation asks for it; :meth:`fill` brings the bytes at the end.
+
+    ``shared`` are packed already, by tensor. ``packing`` names the packed type of weights that matmuls read otherwise than the file
+    has them.
+    """
 
     def __init__(
-        self, schedule: Schedule, tensors: TensorSource, shared: Mapping[str, kernels.PackedMatrix], progress: Progress | None
+        self,
+        schedule: Schedule,
+        tensors: TensorSource,
+        shared: Mapping[str, kernels.PackedMatrix],
+        packing: Mapping[str, str],
+        progress: Progress | None,
     ) -> None:
         self._tensors = tensors
+        self._packing = packing
         self._progress = progress
         self._arena = kernels.WeightArena()
-        self.packed: dict[tuple[str, ...], kernels.PackedMatrix] = {(name,): matrix for name, matrix in shared.items()}
+        self.packed = {(matrix.type, (name,)): matrix for name, matrix in shared.items()}  # by packed type and names
         self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)} - set(shared))
         self._done = 0
         self._vector_bytes = 0
@@ -217,7 +249,7 @@ class _Weights:
 
     def fill(self, threads: int, store: PackedStore | None) -> None:
         """Reads the packed bytes of all matrices from ``store``, or packs them and keeps them there. Call once, after the last matrix."""
-        contents = [f"{'+'.join(names)} {matrix.type} {matrix.n} {matrix.k}" for names, matrix in self.packed.items()]
+        contents = [f"{'+'.join(names)} {matrix.type} {matrix.n} {matrix.k}" for (_, names), matrix in self.packed.items()]
         if store is not None and store.read(self._arena, contents, threads=threads):
             if self._progress is not None:
                 self._progress(self._total, self._total)
@@ -235,27 +267,37 @@ class _Weights:
             store.keep(self._arena, contents)
 
     def _pack_part(self, matrix: kernels.PackedMatrix, first_row: int, rows: int, name: str) -> None:
-        matrix.pack_rows(first_row, rows, self._tensors.read(name))
+        source = self._tensors.info(name).type
+        if matrix.type == source:
+            matrix.pack_rows(first_row, rows, self._tensors.read(name))
+        else:
+            matrix.pack_rows(first_row, rows, self._tensors.read(name), source)
 
-    def matrix(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
-        """The rows of all ``names`` below one another in one packed matrix; their types and widths agree."""
-        found = self.packed.get(names)
-        if found is None:
-            found = self._allocate(names)
-            self.packed[names] = found
-        return found
+    def matrix(self, name: str) -> kernels.PackedMatrix:
+        """A matrix whose rows are looked up: packed as the file has it."""
+        return self._packed(self._tensors.info(name).type, (name,))
 
     def matrices(self, names: Sequence[str]) -> list[kernels.PackedMatrix]:
-        """As few packed matrices as the types and the rows of ``names`` allow, in order."""
-        return [self.matrix(tuple(run)) for run in self._runs(names)]
+        """What a matmul reads: as few packed matrices as the types and the rows of ``names`` allow, in order."""
+        return [self._packed(self._packed_type(run[0]), tuple(run)) for run in self._runs(names)]
+
+    def _packed(self, packed_type: str, names: tuple[str, ...]) -> kernels.PackedMatrix:
+        """The rows of all ``names`` below one another in one packed matrix; their types and widths agree."""
+        found = self.packed.get((packed_type, names))
+        if found is None:
+            found = self.packed[packed_type, names] = self._allocate(packed_type, names)
+        return found
+
+    def _packed_type(self, name: str) -> str:
+        return self._packing.get(name) or self._tensors.info(name).type
 
     def _runs(self, names: Sequence[str]) -> list[list[str]]:
         runs: list[list[str]] = []
-        for tensor_type, group in groupby(names, key=lambda name: self._tensors.info(name).type):
+        for (tensor_type, packed_type), group in groupby(names, key=lambda name: (self._tensors.info(name).type, self._packed_type(name))):
             run: list[str] = []
             for name in group:
                 # A neighbour may follow only where a strip ends, and a matrix packed before is shared, not packed again.
-                if run and (sum(self._rows(n) for n in run) % STRIP_ROWS or (name,) in self.packed):
+                if run and (sum(self._rows(n) for n in run) % STRIP_ROWS or (packed_type, (name,)) in self.packed):
                     runs.append(run)
                     run = []
                 run.append(name)
@@ -270,13 +312,13 @@ class _Weights:
             raise UnsupportedModelError(f"tensor '{name}' must be a matrix, got shape {shape}")
         return shape[0]
 
-    def _allocate(self, names: tuple[str, ...]) -> kernels.PackedMatrix:
+    def _allocate(self, packed_type: str, names: tuple[str, ...]) -> kernels.PackedMatrix:
         info = self._tensors.info(names[0])
         rows = [self._rows(name) for name in names]
         k = info.shape[1]
         if info.type in QUANTIZED_TYPES and k % 32:
             raise UnsupportedModelError(f"tensor '{names[0]}' of type {info.type} must have a multiple of 32 columns, got {k}")
-        matrix = kernels.PackedMatrix(info.type, sum(rows), k, self._arena)
+        matrix = kernels.PackedMatrix(packed_type, sum(rows), k, self._arena)
         first = 0
         for name, count in zip(names, rows, strict=True):
             width = self._tensors.info(name).shape[1]
@@ -287,7 +329,7 @@ class _Weights:
         return matrix
 
     def _finish(self, name: str) -> None:
-        self._done += self._tensors.info(name).nbytes
+        self._done = min(self._done + self._tensors.info(name).nbytes, self._total)  # a tied head that is packed apart is read twice
         if self._progress is not None:
             self._progress(self._done, self._total)
 
@@ -298,10 +340,20 @@ def _weights_of(op: Op) -> tuple[str, ...]:
     return (op.weight,) if isinstance(op, Embed | RMSNorm) else ()
 
 
+def _lever_uses(schedule: Schedule, weights: _Weights, kv: kernels.KVCache) -> dict[str, int]:
+    """Numeric lever -> matrices or layers of one pass, counted on what was packed, not on what was asked for."""
+    uses = dict.fromkeys(NUMERIC_LEVERS, 0)
+    for op in schedule.ops:
+        if isinstance(op, Matmul):
+            uses[ROW_INTEGERS] += sum(matrix.type in (ROW_GRID_4, ROW_GRID_8) for matrix in weights.matrices(op.weights))
+    uses[INT8_KV] = schedule.layers if kv.bits == SMALL_KV_BITS else 0
+    return {name: count for name, count in uses.items() if count}
+
+
 def _append(program: kernels.Program, op: Op, weights: _Weights) -> None:
     match op:
         case Embed():
-            program.embed(weights.matrix((op.weight,)), op.out)
+            program.embed(weights.matrix(op.weight), op.out)
         case Input():
             program.input(op.out)
         case RMSNorm():

@@ -152,8 +152,11 @@ class Engine:
             raise
         return self.has_work
 
-    def score(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Logits ``(n, vocab)`` of every position. Nothing comes from the prefix cache: each row is computed."""
+    def score(self, ids: NDArray[np.int32], take: Callable[[int, NDArray[np.float32]], None]) -> None:
+        """Hands out the logits of every position: first position and rows ``(n, vocab)``, valid during the call.
+
+        Nothing comes from the prefix cache: each row is computed.
+        """
         self._refuse_within_pass()
         need = self._blocks.blocks_for(len(ids))
         if not self._blocks.can_allocate(need):
@@ -161,12 +164,12 @@ class Engine:
         try:
             table = BlockTable()
             self._blocks.allocate(table, need)
-            logits = self._runner.score(ids, table.blocks)
+            for position, rows in self._runner.score(ids, table.blocks):
+                take(position, rows)
             self._blocks.free(table)
         except BaseException as error:
             self._recover(error)
             raise
-        return logits
 
     def calibrate(self, known: Mapping[int, float] | None = None) -> dict[int, float]:
         """Measures passes by rows, so that draft lengths start from this machine's costs. Only before the first request.
@@ -373,6 +376,8 @@ class Engine:
             full=step.fills(self._limits) or bool(step.preempt) or not self._limits.mixed_passes or self._short_of_blocks(),
             levers=self.levers,
         )
+        for name, count in self.backend.lever_uses.items():
+            self.evidence.count_numeric(name, count)
 
     def _is_tight(self) -> bool:
         """The next pass may not find a block for every row it could use."""

@@ -55,6 +55,18 @@ class ChunkedPrefillEvidence:
 
 
 @dataclass(slots=True)
+class PackingEvidence:
+    occasions: int = 0  # passes
+    matmuls: int = 0  # matrices packed so that passes multiplied
+
+
+@dataclass(slots=True)
+class SmallKVEvidence:
+    occasions: int = 0  # passes
+    layers: int = 0  # layers whose keys and values passes stored so
+
+
+@dataclass(slots=True)
 class PassCounts:
     """Every pass, whatever the mode."""
 
@@ -71,7 +83,18 @@ class Evidence:
     prefix_cache: PrefixCacheEvidence = field(default_factory=PrefixCacheEvidence)
     batching: BatchingEvidence = field(default_factory=BatchingEvidence)
     chunked_prefill: ChunkedPrefillEvidence = field(default_factory=ChunkedPrefillEvidence)
+    row_integers: PackingEvidence = field(default_factory=PackingEvidence)
+    int8_kv: SmallKVEvidence = field(default_factory=SmallKVEvidence)
     passes: PassCounts = field(default_factory=PassCounts)
+
+    def count_numeric(self, lever: str, uses: int) -> None:
+        """One pass with so many matrices or layers that a numeric lever applies to."""
+        counts = getattr(self, lever)
+        counts.occasions += 1
+        if isinstance(counts, SmallKVEvidence):
+            counts.layers += uses
+        else:
+            counts.matmuls += uses
 
     def of(self, lever: str) -> dict[str, int]:
         """The counters of one lever, occasions first; those of a source of drafts are called ``lookup_drafted`` and so on."""

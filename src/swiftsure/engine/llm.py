@@ -146,12 +146,22 @@ class LLM:
 
         Raises UsageError for bad ids and ContextLengthError for more than the context holds.
         """
+        out = np.empty((len(token_ids), self.backend.vocab_size), np.float32)
+
+        def keep(position: int, rows: NDArray[np.float32]) -> None:
+            out[position : position + len(rows)] = rows
+
+        self.score(token_ids, keep)
+        return out
+
+    def score(self, token_ids: Sequence[int] | NDArray[np.integer[Any]], on_rows: Callable[[int, NDArray[np.float32]], None]) -> None:
+        """As :meth:`logits`: ``on_rows`` gets the position of a first row and the rows as they are computed, valid during the call."""
         ids = inputs.token_ids(token_ids, vocab_size=self.backend.vocab_size)
         if len(ids) > self.memory.context:
             raise ContextLengthError(f"{len(ids)} tokens do not fit the context of {self.memory.context} tokens")
         with self._lock:
             self._check_open()
-            return self._engine.score(ids)
+            self._engine.score(ids, on_rows)
 
     def cancel(self) -> None:
         """Ends every request in flight before the next pass, with finish reason ``cancelled``. From any thread."""

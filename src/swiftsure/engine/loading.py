@@ -15,9 +15,10 @@ from swiftsure.engine.drafting.attach import BuiltDraft, OpenDraft, build_source
 from swiftsure.engine.evidence import Evidence
 from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
+from swiftsure.engine.numerics import FULL_NUMERICS, Numerics, plan_numerics
 from swiftsure.engine.threads import AUTO, NeighbourLook, ThreadChoice, check_threads, choose_threads
 from swiftsure.errors import CapacityError, NotActiveError
-from swiftsure.models.schedule import Schedule
+from swiftsure.models.schedule import Matmul, Schedule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 MAX_ROWS = 256  # rows a pass: the "large passes" in which prompts are read
 MAX_LOGIT_ROWS = 32
-_VARIANT = "file"  # how weights are packed: in the types of their file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Plan:
     threads: ThreadChoice
     schedule: Schedule
     memory: MemoryPlan
+    numerics: Numerics
     draft: OpenDraft | None = None
 
 
@@ -216,7 +217,7 @@ def check(
             bytes_per_token=bytes_per_token,
             advice=_advice(bytes_per_token, kv_bytes_per_position(schedule), opened.config.context_length),
             thread_choice=plan.threads if plan else None,
-            start=_start(files.sha256, cache=cache),
+            start=_start(files.sha256, plan.numerics.variant if plan else FULL_NUMERICS.variant, cache=cache),
             pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
         )
 
@@ -240,8 +241,10 @@ def make_plan(
     levers, levers_off = active_levers(mode_spec(mode), without)
     schedule = model.schedule()
     require_runnable(schedule)
+    numerics = plan_numerics(schedule, model.tensors, levers)
     memory = plan_memory(
         schedule,
+        kv_bits=numerics.kv_bits,
         weight_bytes=sum(model.tensors.info(name).nbytes for name in model.tensors.names()),
         available=available_memory(),
         context=context,
@@ -249,7 +252,12 @@ def make_plan(
         draft_weight_bytes=draft.info.weight_bytes if draft else 0,
         draft_kv_bytes_per_token=draft.info.kv_bytes_per_token if draft else 0,
     )
-    facts = EngineFacts(max_rows=MAX_ROWS, max_logit_rows=MAX_LOGIT_ROWS, kv_blocks=memory.kv_blocks)
+    facts = EngineFacts(
+        max_rows=MAX_ROWS,
+        max_logit_rows=MAX_LOGIT_ROWS,
+        kv_blocks=memory.kv_blocks,
+        matmul_columns=tuple(model.tensors.info(op.weights[0]).shape[1] for op in schedule.ops if isinstance(op, Matmul)),
+    )
     for name in levers:
         unmet = LEVERS[name].unmet(facts)
         if unmet is not None:
@@ -263,6 +271,7 @@ def make_plan(
         schedule=schedule,
         memory=memory,
         draft=draft,
+        numerics=numerics,
     )
 
 
@@ -315,7 +324,7 @@ def _calibrate(engine: Engine, backend: Backend, model: Model, plan: Plan, *, ca
         return
     key = CalibrationKey(
         weights_sha256=model.files.sha256,
-        variant=_VARIANT,
+        variant=plan.numerics.variant,
         version=__version__,
         numerics=backend.numerics,
         levers=",".join(plan.levers),
@@ -341,7 +350,7 @@ def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progr
     from swiftsure.engine.cpu import CPUBackend
     from swiftsure.engine.packed_store import PackedKey, PackedStore
 
-    store = PackedStore(PackedKey(weights_sha256=model.files.sha256, variant=_VARIANT)) if cache else None
+    store = PackedStore(PackedKey(weights_sha256=model.files.sha256, variant=plan.numerics.variant)) if cache else None
     with phases.timed("pack_s"):
         backend = CPUBackend(
             plan.schedule,
@@ -351,6 +360,7 @@ def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progr
             kv_blocks=plan.memory.kv_blocks,
             max_rows=MAX_ROWS,
             max_logit_rows=MAX_LOGIT_ROWS,
+            numerics=plan.numerics,
             progress=progress,
             store=store,
         )
@@ -361,12 +371,12 @@ def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progr
     return backend, tuple(store.notes)
 
 
-def _start(weights_sha256: str, *, cache: bool) -> str:
+def _start(weights_sha256: str, variant: str, *, cache: bool) -> str:
     from swiftsure.engine.packed_store import PackedKey, PackedStore
 
     if not cache:
         return "weights are packed anew; the cache is not used"
-    store = PackedStore(PackedKey(weights_sha256=weights_sha256, variant=_VARIANT))
+    store = PackedStore(PackedKey(weights_sha256=weights_sha256, variant=variant))
     return f"packed weights are read from {store.path}" if store.present else f"weights are packed, and kept in {store.folder} if large"
 
 
@@ -381,13 +391,12 @@ def _advice(weight_bytes: int, kv_bytes: int, context: int) -> tuple[str, ...]:
 
 
 def _planned_activation(model: Model, plan: Plan) -> Activation:
-    from swiftsure import kernels
 
     return Activation(
         mode=plan.mode,
         model=model.files.name,
         weights_sha256=model.files.sha256,
-        numerics=kernels.NUMERICS,
+        numerics=plan.numerics.id,
         isa=plan.isa,
         threads=plan.threads.threads,
         levers=plan.levers,

@@ -16,6 +16,7 @@ class EngineFacts:
     max_rows: int
     max_logit_rows: int
     kv_blocks: int
+    matmul_columns: tuple[int, ...] = ()  # the widths of the matrices' inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +39,27 @@ class LeverSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeSpec:
-    """``reason`` is why the mode cannot be had in this release; None: it can."""
+    """``keeps_bits``: its logits are those of default; without that it owes a contract of tolerances and a task result.
+    ``reason`` is why the mode cannot be had in this release; None: it can."""
 
     name: str
     promise: str
     levers: tuple[str, ...]
     suits: str
+    keeps_bits: bool = True
     reason: str | None = None
 
 
 def _at_least(what: str, low: int, get: Callable[[EngineFacts], int]) -> Callable[[EngineFacts], str | None]:
     return lambda facts: None if get(facts) >= low else f"{what} must be at least {low}, got {get(facts)}"
 
+
+def _columns(facts: EngineFacts) -> str | None:
+    odd = [k for k in facts.matmul_columns if k % GRID_COLUMNS or k > MOST_GRID_COLUMNS]
+    return f"matrices must have a multiple of {GRID_COLUMNS} columns, at most {MOST_GRID_COLUMNS}, got {odd[0]}" if odd else None
+
+
+GRID_COLUMNS, MOST_GRID_COLUMNS = 32, 131_072  # 127 * 128 * columns stays below 2 ** 31
 
 LEVERS: Mapping[str, LeverSpec] = MappingProxyType(
     {
@@ -93,6 +103,24 @@ LEVERS: Mapping[str, LeverSpec] = MappingProxyType(
                 excused=None,
                 unmet=_at_least("rows a pass", 2, lambda facts: facts.max_rows),
             ),
+            LeverSpec(
+                name="row_integers",
+                effect="weights on one 8-bit grid and activations on one 16-bit grid a row: a row is multiplied in integers, scaled once",
+                requirement=f"matrices of a multiple of {GRID_COLUMNS} columns",
+                occasion="a pass",
+                proof="matmuls",
+                excused=None,
+                unmet=_columns,
+            ),
+            LeverSpec(
+                name="int8_kv",
+                effect="keys and values at 8 bits, one scale per head vector",
+                requirement="none",
+                occasion="a pass",
+                proof="layers",
+                excused=None,
+                unmet=lambda _: None,
+            ),
         )
     }
 )
@@ -116,15 +144,16 @@ MODES: Mapping[str, ModeSpec] = MappingProxyType(
             ModeSpec(
                 name="fast",
                 promise="within the contract's tolerances, and the task result holds",
-                levers=(),
+                levers=("row_integers", "int8_kv", "speculation", "prefix_cache", "batching", "chunked_prefill"),
                 suits="work with a declared tolerance and a task metric, where memory bandwidth is the limit",
-                reason="its levers and tolerance contracts are not part of this release",
+                keeps_bits=False,
             ),
             ModeSpec(
                 name="big",
                 promise="larger models and contexts run within a memory limit; accuracy is answered separately",
                 levers=(),
                 suits="a model or a context that does not fit into memory",
+                keeps_bits=False,
                 reason="its levers (key-value spilling, streamed weights) are not part of this release",
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -242,6 +242,14 @@ class ReferenceBackend:
     def weight_bytes(self) -> int:
         """Bytes of the tensors used so far, as in the file."""
         return self._weights.bytes_read
+
+    @property
+    def pass_bytes(self) -> int:
+        return self.weight_bytes
+
+    @property
+    def lever_uses(self) -> Mapping[str, int]:
+        return {}
 
     @property
     def kv_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
 from math import inf
 from time import perf_counter
@@ -68,11 +69,10 @@ class Runner:
         """The hidden rows ``(1 + draft, hidden)`` behind the logits of the pass that ``run`` just did for this work."""
         return _share(self.backend.hidden(), work)
 
-    def score(self, ids: NDArray[np.int32], blocks: SequenceOf[int]) -> NDArray[np.float32]:
-        """Logits of every position, ``(n, vocab)``, through the given blocks: nothing is taken from a cache."""
+    def score(self, ids: NDArray[np.int32], blocks: SequenceOf[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """First position and logits ``(rows, vocab)`` of pass after pass, each valid until the next: nothing is taken from a cache."""
         backend = self.backend
         table = np.asarray(blocks, np.int32)[None, :]
-        out = np.empty((len(ids), backend.vocab_size), np.float32)
         rows = min(backend.max_rows, backend.max_logit_rows)
         for at in range(0, len(ids), rows):
             n = min(rows, len(ids) - at)
@@ -84,8 +84,7 @@ class Runner:
                 block_tables=table,
                 logit_rows=self._counting[:n],
             )
-            out[at : at + n] = backend.run(batch)
-        return out
+            yield at, backend.run(batch)
 
     def measure(self, rows: SequenceOf[int]) -> dict[int, float]:
         """Seconds of a pass by rows, all with logits. Scribbles on block 0: only while nothing is cached.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.engine.activation import MODE_VARIABLE, not_active_line
+from swiftsure.engine.modes import mode_spec
 from swiftsure.errors import NotActiveError
 from swiftsure.verify.bits import BitComparison
 from swiftsure.verify.client import WorkerClient, WorkerError
@@ -23,7 +24,8 @@ BASE = "default"
 
 @dataclass(slots=True)
 class Proof:
-    """What was compared for one mode with default's first pass, and the first thing that went wrong."""
+    """What was compared for one mode with its reference, and the first thing that went wrong. The reference is default's first pass for
+    modes that keep its bits, and the mode's own first pass for the others."""
 
     bits_compared: int = 0
     bits_differing: int = 0
@@ -63,6 +65,13 @@ class ModeRun:
     levers: dict[str, dict[str, Any]] = field(default_factory=dict)
     unproved: tuple[str, ...] = ()  # reasons, one for each lever without evidence
     peak_rss_bytes: int | None = None
+    truths: list[dict[str, Any]] = field(default_factory=list)  # per prompt the answer that every other pass of this mode must repeat
+    contract: dict[str, Any] = field(default_factory=dict)  # what was found where the mode owes tolerances, see verify/tolerance.py
+
+    @property
+    def keeps_bits(self) -> bool:
+        """It owes the bits of default; otherwise its own, in whatever company, and a contract."""
+        return mode_spec(self.name).keeps_bits
 
     @property
     def running(self) -> bool:

@@ -12,7 +12,7 @@ from swiftsure.verify.mode_run import BASE, ModeRun
 from swiftsure.verify.workload import Prompt
 
 PASSES = {
-    "again": "default a second time (A against A)",
+    "again": "a second time (A against A)",
     "cold": "alone, with nothing remembered",
     "together": "in company: several requests at once, with nothing remembered",
     "warm": "the same requests at once again, on what that left in the stores",
@@ -49,45 +49,53 @@ def groups(prompts: Sequence[Prompt]) -> list[list[Prompt]]:
     return found
 
 
-def prove_group(
-    prompts: Sequence[Prompt], runs: Mapping[str, ModeRun], folder: Path, advance: Callable[[int], None]
-) -> list[dict[str, Any]]:
-    """Compares every pass of every running mode with default's first pass, and returns that one's answers. Its files lie in ``folder``.
+def prove_group(prompts: Sequence[Prompt], runs: Mapping[str, ModeRun], folder: Path, advance: Callable[[int], None]) -> None:
+    """Compares every pass of every running mode with the first pass of its reference, and keeps that one's answers in ``run.truths``.
 
-    ``advance`` counts each prompt twice: when it was run alone, and when it was run in company.
+    ``advance`` counts each prompt twice: when it was run alone, and when it was run in company. Files lie in ``folder`` meanwhile.
     """
-    truth_files = [folder / f"truth-{i}.f32" for i in range(len(prompts))]
-    truths = []
-    for prompt, file in zip(prompts, truth_files, strict=True):
-        truth = generate(runs[BASE].worker(), [prompt], clear=True, logits=[file])[0]
+    files = {run.name: [folder / f"{run.name}-{i}.f32" for i in range(len(prompts))] for run in runs.values() if _is_reference(run)}
+    for i, prompt in enumerate(prompts):
         for run in runs.values():
-            name = "again" if run.name == BASE else "cold"
-            _compare(run, name, [prompt], truths=[truth], truth_files=[file], vocab_size=runs[BASE].loaded["vocab_size"])
-        truths.append(truth)
+            if _is_reference(run):
+                _keep_truth(run, prompt, files[run.name][i])
+            elif run.running:
+                run.truths.append(runs[BASE].truths[-1])
+            _compare(run, "again" if _is_reference(run) else "cold", [prompt], [_truth_file(run, files, i)])
         advance(1)
     for run in runs.values():
         if run.name != BASE:
             for name in ("together", "warm"):
-                _compare(run, name, prompts, truths=truths, truth_files=truth_files, vocab_size=runs[BASE].loaded["vocab_size"])
-    for file in truth_files:
-        file.unlink()
+                _compare(run, name, prompts, [_truth_file(run, files, i) for i in range(len(prompts))])
+    for path in (path for paths in files.values() for path in paths):
+        path.unlink(missing_ok=True)
     advance(len(prompts))
-    return truths
 
 
-def _compare(
-    run: ModeRun,
-    name: str,
-    prompts: Sequence[Prompt],
-    *,
-    truths: Sequence[Mapping[str, Any]],
-    truth_files: Sequence[Path],
-    vocab_size: int,
-) -> None:
+def _is_reference(run: ModeRun) -> bool:
+    return run.name == BASE or not run.keeps_bits
+
+
+def _truth_file(run: ModeRun, files: Mapping[str, Sequence[Path]], index: int) -> Path:
+    return files[run.name if _is_reference(run) else BASE][index]
+
+
+def _keep_truth(run: ModeRun, prompt: Prompt, file: Path) -> None:
+    """The first pass of a reference. A worker that breaks takes its mode out of the run."""
+    if not run.running:
+        return
+    try:
+        run.truths.append(generate(run.worker(), [prompt], clear=True, logits=[file])[0])
+    except WorkerError as error:
+        run.break_off(error)
+
+
+def _compare(run: ModeRun, name: str, prompts: Sequence[Prompt], truth_files: Sequence[Path]) -> None:
     """Runs one pass of a mode and adds what it finds to the mode's proof. A worker that breaks takes its mode out of the run."""
     if not run.running:
         return
     files = [file.with_suffix(".other") for file in truth_files]
+    truths, vocab_size = run.truths[-len(prompts) :], run.loaded["vocab_size"]
     try:
         answers = generate(run.worker(), prompts, clear=name != "warm", logits=files)
         for prompt, truth, answer, truth_file, file in zip(prompts, truths, answers, truth_files, files, strict=True):

@@ -2,8 +2,9 @@
 
 Each mode lives in a worker process of its own. First the proof, untimed: default runs every prompt twice (A against A), every other mode
 three times (alone, in company, and in company again on what that left behind), and all logits of all generated positions are compared as
-bytes.
-Then the timing: modes alternate prompt by prompt, with every store cleared before each generation, until the rounds or the time are up.
+bytes. A mode that owes tolerances instead of default's bits is compared with its own first pass there, and with default's distributions on
+the texts of its contract. Then the timing: modes alternate prompt by prompt, with every store cleared before each generation, until the
+rounds or the time are up.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from swiftsure.verify.result import ProveResult
 from swiftsure.verify.screen import Screen
 from swiftsure.verify.summary import finish_mode, summarise
 from swiftsure.verify.timing import Clock, time_rounds
+from swiftsure.verify.tolerance import measure_contracts, texts_to_measure
 from swiftsure.verify.upstream_column import compare_upstream, require_upstream
 from swiftsure.verify.workload import Prompt, read_prompts
 
@@ -115,10 +117,15 @@ def _prove(
     examine(runs[BASE].worker(), prompts)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="swiftsure-prove-")))
     advance = screen.counter("proof: comparing all logits", 2 * len(prompts))
-    truths = [truth for group in groups(prompts) for truth in prove_group(group, runs, folder, advance)]
+    for group in groups(prompts):
+        prove_group(group, runs, folder, advance)
     _judge_base(runs, screen)
+    owed = texts_to_measure(runs)
+    if owed:
+        measure_contracts(runs, folder, screen.counter("contract: comparing distributions", owed))
+    truths = runs[BASE].truths
     rounds = options.rounds or MOST_ROUNDS
-    probes = time_rounds(runs, prompts, truths, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)
+    probes = time_rounds(runs, prompts, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)
     for run in runs.values():
         finish_mode(run, prompts=len(prompts), wall_s=time.perf_counter() - began, screen=screen)
     upstream = compare_upstream(options, info, truths, runs[BASE].loaded["threads"], screen)

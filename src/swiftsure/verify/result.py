@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 Verdict: TypeAlias = Literal["PROVED", "FAILED", "UNPROVED", "NOT_ACTIVE", "INCONCLUSIVE"]
-"""PROVED: compared and equal, levers with evidence. FAILED: something differs or broke. UNPROVED: equal, but a lever that had occasions
-left no evidence. NOT_ACTIVE: it did not run, for the reason given. INCONCLUSIVE: nothing was compared."""
+"""PROVED: what was promised holds, levers with evidence. FAILED: something differs or broke. UNPROVED: equal, but a lever that had
+occasions left no evidence. NOT_ACTIVE: it did not run, for the reason given. INCONCLUSIVE: nothing was compared, or tolerances hold and
+no task was measured."""
 
 EXIT_STATUS: Mapping[Verdict, str] = {"PROVED": "ok", "FAILED": "failed", "UNPROVED": "unproved", "INCONCLUSIVE": "unproved"}
 
@@ -32,6 +33,8 @@ class ModeResult:
     end_to_end_s: float | None = None  # one pass over the workload, loading included
     peak_rss_bytes: int | None = None
     memory_ratio: float | None = None
+    keeps_bits: bool = True  # of default; otherwise the bits compared are those of the mode's own first pass, and it owes a contract
+    contract: Mapping[str, Any] = field(default_factory=dict)  # limits, figures by text and size, breaches
     bits_compared: int = 0
     bits_differing: int = 0
     levers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -49,6 +52,10 @@ class ModeResult:
     tokens_per_pass: float | None = None
     speculation: Mapping[str, Any] | None = None
     rounds: int = 0
+
+    @property
+    def lacks_task_only(self) -> bool:
+        return self.verdict == "INCONCLUSIVE" and bool(self.contract.get("kept"))
 
     def to_dict(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -76,8 +83,11 @@ class ProveResult:
 
     @property
     def exit_code(self) -> int:
-        """1: a mode failed; 3: one is unproved, or named and not active; 0: all that counts is proved."""
-        counted = [mode for mode in self.modes if not self.named or mode.mode in self.named]
+        """1: a mode failed; 3: one is unproved, or named and not active; 0: all that counts is proved.
+
+        Where no mode was named, one that kept its tolerances and lacks only the task result does not count: nobody asked to rely on it.
+        """
+        counted = [mode for mode in self.modes if (mode.mode in self.named if self.named else not mode.lacks_task_only)]
         if any(mode.verdict == "FAILED" for mode in counted):
             return 1
         short = ("UNPROVED", "INCONCLUSIVE", "NOT_ACTIVE") if self.named else ("UNPROVED", "INCONCLUSIVE")

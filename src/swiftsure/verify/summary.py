@@ -33,7 +33,11 @@ def judge(run: ModeRun) -> tuple[Verdict, str | None]:
         return "FAILED", run.proof.failure
     if run.proof.bits_compared == 0:
         return "INCONCLUSIVE", "no logits were compared"
-    return ("UNPROVED", "; ".join(run.unproved)) if run.unproved else ("PROVED", None)
+    if run.contract and not run.contract["kept"]:
+        return "FAILED", f"tolerances of the contract are broken: {'; '.join(run.contract['breaches'])}"
+    if run.unproved:
+        return "UNPROVED", "; ".join(run.unproved)
+    return ("INCONCLUSIVE", run.contract["task"]) if run.contract else ("PROVED", None)
 
 
 def finish_mode(run: ModeRun, *, prompts: int, wall_s: float, screen: Screen) -> None:
@@ -107,6 +111,8 @@ def _mode_result(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth
         reason=reason,
         bits_compared=run.proof.bits_compared,
         bits_differing=run.proof.bits_differing,
+        keeps_bits=run.keeps_bits,
+        contract=run.contract,
         levers=run.levers,
         peak_rss_bytes=run.peak_rss_bytes,
         memory_ratio=run.peak_rss_bytes / base.peak_rss_bytes if run.peak_rss_bytes and base.peak_rss_bytes else None,

@@ -31,6 +31,9 @@ def print_table(result: ProveResult, console: Console) -> None:
         if mode.speculation:
             console.print(_drafts(mode))
     for mode in result.modes:
+        if mode.contract:
+            console.print(_contract(mode))
+    for mode in result.modes:
         if mode.phases_s:
             console.print(_phases(mode), markup=False, highlight=False)
     for line in _remarks(result):
@@ -89,6 +92,13 @@ def _drafts(mode: ModeResult) -> Table:
     table = _new_table(f"{mode.mode}: drafts, and the best lengths in hindsight", "", "tokens/pass", "best", "accepted", "decode", "best")
     for name, *figures in words.draft_rows(mode):
         table.add_row(escape(name), *figures)
+    return table
+
+
+def _contract(mode: ModeResult) -> Table:
+    table = _new_table(f"{mode.mode} against default: distributions by text and tokens", "", *words.CONTRACT_COLUMNS.values())
+    for label, cells in words.contract_rows(mode.contract):
+        table.add_row(label, *cells)
     return table
 
 

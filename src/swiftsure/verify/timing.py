@@ -32,7 +32,6 @@ class Clock:
 def time_rounds(
     runs: Mapping[str, ModeRun],
     prompts: Sequence[Prompt],
-    truths: Sequence[Mapping[str, Any]],
     *,
     rounds: int,
     clock: Clock,
@@ -54,7 +53,7 @@ def time_rounds(
         for i in screen.track(todo, f"timing: round {number + 1}"):
             if number == 0 or clock.allows(cost_s[i]):
                 began = time.perf_counter()
-                _time_prompt(runs, prompts[i], truths[i], number)
+                _time_prompt(runs, prompts, i, number)
                 cost_s[i] = time.perf_counter() - began
         if not todo:
             break
@@ -62,8 +61,9 @@ def time_rounds(
     return probes
 
 
-def _time_prompt(runs: Mapping[str, ModeRun], prompt: Prompt, truth: Mapping[str, Any], number: int) -> None:
+def _time_prompt(runs: Mapping[str, ModeRun], prompts: Sequence[Prompt], index: int, number: int) -> None:
     """One generation per mode, back to back; who goes first changes from round to round."""
+    prompt = prompts[index]
     order = [run for run in runs.values() if run.sound]
     for run in order if number % 2 == 0 else reversed(order):
         try:
@@ -71,7 +71,7 @@ def _time_prompt(runs: Mapping[str, ModeRun], prompt: Prompt, truth: Mapping[str
         except WorkerError as error:
             run.break_off(error)
             continue
-        failure = tokens_failure(f"prompt {prompt.name}, timed round {number + 1}", truth["token_ids"], answer["token_ids"])
+        failure = tokens_failure(f"prompt {prompt.name}, timed round {number + 1}", run.truths[index]["token_ids"], answer["token_ids"])
         if failure is not None:
             run.proof.fail(failure, prompt.name)
         else:

@@ -112,6 +112,7 @@ def untested(result: ProveResult) -> list[str]:
     lines.append(f"Sequences longer than {longest:,} tokens, and prompts other than these {len(result.prompts)}.")
     lines.append("Speed with several users at once, and on any other machine: ratios of this machine do not carry over.")
     lines.append("Whether the texts are good: a mode that keeps the bits keeps the model's mistakes too.")
+    lines += [f"{mode.mode}: whether its answers still do your task ({mode.contract['task']})." for mode in result.modes if mode.contract]
     return lines
 
 
@@ -122,20 +123,49 @@ def sentence(mode: ModeResult) -> str:
         return f"{mode.mode} is not active: {mode.reason}."
     if mode.verdict == "FAILED":
         return f"{mode.mode} FAILED: {mode.reason}. {bits[0].upper()}{bits[1:]}."
+    if mode.verdict == INCONCLUSIVE and mode.contract:
+        return f"{mode.mode} {_speed(mode)}. {contract(mode.contract)} Verdict INCONCLUSIVE: {mode.reason}."
     if mode.verdict in ("UNPROVED", INCONCLUSIVE):
         return f"{mode.mode} is {mode.verdict}: {mode.reason}."
     if mode.mode == BASE:
         return f"default gives the same bits a second time: {bits}."
-    return f"{mode.mode} {_speed(mode)}: {bits}."
+    return f"{mode.mode} {_speed(mode)} and is the same model: {bits}."
 
 
 def _speed(mode: ModeResult) -> str:
     value = mode.speedup["decode"]
     if value is None:
-        return "is the same model; its speed-up is INCONCLUSIVE (too few samples)"
+        return "has an INCONCLUSIVE speed-up (too few samples)"
     low, high = mode.intervals["decode"]["low"], mode.intervals["decode"]["high"]
     doubt = ", so no difference is shown" if low <= 1 <= high else ""
-    return f"decodes {value:.2f}x as fast as default (95 % interval {low:.2f} to {high:.2f}{doubt}) and is the same model"
+    return f"decodes {value:.2f}x as fast as default (95 % interval {low:.2f} to {high:.2f}{doubt})"
+
+
+def contract(found: Mapping[str, Any]) -> str:
+    """How far a mode that owes tolerances is from default, where it is farthest."""
+    worst = found["worst"]
+    return (
+        f"Its tolerances hold; farthest from default on {worst['text']} up to {worst['size']:,} tokens: KL mean {worst['kl_mean']:.2g}, "
+        f"largest {worst['kl_max']:.2g}, same best token in {worst['top1_agreement']:.1%}, perplexity {worst['perplexity_ratio']:.4f}x."
+    )
+
+
+CONTRACT_COLUMNS = {
+    "kl_mean": "KL mean", "kl_p99": "KL p99", "kl_max": "KL max", "top1_agreement": "same best", "perplexity_ratio": "perplexity",
+}  # fmt: skip
+
+
+def contract_rows(found: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """The limits, then a row for each text and input size: a label and one cell for each of ``CONTRACT_COLUMNS``."""
+    rows = [("limit", found["limits"])]
+    rows += [(f"{text} to {int(size):,}", figures) for text, by_size in found["by_text"].items() for size, figures in by_size.items()]
+    return [(label, [_contract_cell(name, figures[name]) for name in CONTRACT_COLUMNS]) for label, figures in rows]
+
+
+def _contract_cell(name: str, value: float) -> str:
+    if name == "top1_agreement":
+        return f"{value:.1%}"
+    return f"{value:.4f}x" if name == "perplexity_ratio" else f"{value:.3g}"
 
 
 def worst_line(mode: ModeResult) -> str:

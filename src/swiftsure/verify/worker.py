@@ -38,9 +38,10 @@ class LogitsFile:
         self._file = path.open("wb")
         self.rows = 0
 
-    def append(self, _position: int, row: NDArray[np.float32]) -> None:
-        self._file.write(np.ascontiguousarray(row, dtype="<f4").data)
-        self.rows += 1
+    def append(self, _position: int, rows: NDArray[np.float32]) -> None:
+        """One row ``(vocab,)``, or several ``(rows, vocab)``."""
+        self._file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+        self.rows += len(rows) if rows.ndim == 2 else 1
 
     def close(self) -> None:
         self._file.close()
@@ -58,6 +59,7 @@ class Worker:
             "load": self.load,
             "examine": self.examine,
             "generate": self.generate,
+            "score": self.score,
             "evidence": self.evidence,
             "finish": self.finish,
         }
@@ -139,6 +141,17 @@ class Worker:
             best = llm.draft_ceiling(result)
             answer["draft_ceiling"] = {"passes": best.passes, "cost": best.cost} if best is not None else None
         return {"results": described}
+
+    def score(self, *, text: str, tokens: int, logits: str) -> dict[str, Any]:
+        """Logits of every position of the first ``tokens`` tokens of a text, or of as many as it and the context have, to a file."""
+        llm = self._llm
+        ids = list(llm.model.tokenizer.encode(text, special=False))[: min(tokens, llm.context)]
+        file = LogitsFile(Path(logits))
+        try:
+            llm.score(ids, file.append)
+        finally:
+            file.close()
+        return {"token_ids": ids}
 
     def _prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]] | str:
         """Chat messages, or for a model without a chat template their text."""

@@ -1,0 +1,48 @@
+"""The levers that change the function a model computes: how its matrices are packed and its keys and values stored.
+
+A lever so changes *which* function, never lets company change it: schedule invariance holds in every mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from swiftsure import kernels
+from swiftsure.models.schedule import Matmul, Schedule
+from swiftsure.models.tensors import TensorSource
+
+ROW_INTEGERS, INT8_KV = "row_integers", "int8_kv"
+NUMERIC_LEVERS = (ROW_INTEGERS, INT8_KV)
+
+FOUR_BIT_TYPES = ("Q4_0", "Q4_1")
+ROW_GRID_4, ROW_GRID_8 = "R4", "R8"  # packed types with one grid of integers per output row
+FULL_KV_BITS, SMALL_KV_BITS = 16, 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numerics:
+    """``packing``: tensor -> packed type, where a matmul reads it otherwise than the file has it. ``id`` names the whole function."""
+
+    id: str = kernels.NUMERICS
+    variant: str = "file"  # of the packed weights
+    packing: Mapping[str, str] = field(default_factory=dict)
+    kv_bits: int = FULL_KV_BITS
+
+
+FULL_NUMERICS = Numerics()
+
+
+def plan_numerics(schedule: Schedule, tensors: TensorSource, levers: Collection[str]) -> Numerics:
+    """What the numeric levers among ``levers`` make of a model; without any, full numerics."""
+    changed = [name for name in NUMERIC_LEVERS if name in levers]
+    packing: dict[str, str] = {}
+    if ROW_INTEGERS in changed:
+        names = [name for op in schedule.ops if isinstance(op, Matmul) for name in op.weights]
+        packing = {name: ROW_GRID_4 if tensors.info(name).type in FOUR_BIT_TYPES else ROW_GRID_8 for name in names}
+    return Numerics(
+        id="+".join((kernels.NUMERICS, *changed)),
+        variant=ROW_INTEGERS if packing else "file",
+        packing=packing,
+        kv_bits=SMALL_KV_BITS if INT8_KV in changed else FULL_KV_BITS,
+    )

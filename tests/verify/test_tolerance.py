@@ -1,0 +1,166 @@
+"""Contracts: how far distributions may move, and who finds out when they moved farther."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from swiftsure.errors import ContractError
+from swiftsure.verify.client import WorkerClient
+from swiftsure.verify.contract import Contract, Limits, load_contract
+from swiftsure.verify.divergence import Divergence, compare_distributions
+from swiftsure.verify.mode_run import ModeRun
+from swiftsure.verify.summary import judge
+from swiftsure.verify.tolerance import judged, measure_contracts
+
+WORKER = str(Path(__file__).parent / "dishonest_worker.py")
+LIMITS = Limits(kl_mean=0.03, kl_p99=0.25, kl_max=2.0, top1_agreement=0.9, perplexity_ratio=1.03)
+
+
+def divergence(**values: float) -> Divergence:
+    same = {
+        "positions": 9,
+        "kl_mean": 0.0,
+        "kl_p99": 0.0,
+        "kl_max": 0.0,
+        "worst_position": 0,
+        "top1_agreement": 1.0,
+        "perplexity_ratio": 1.0,
+    }
+    return Divergence(**(same | values))  # type: ignore[arg-type]
+
+
+def write(path: Path, rows: np.ndarray) -> Path:
+    path.write_bytes(rows.astype("<f4").tobytes())
+    return path
+
+
+def test_divergence_is_that_of_the_plain_formulas_in_float64(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(0, 4, (150, 300)).astype(np.float32)
+    b = (a + rng.normal(0, 0.2, a.shape)).astype(np.float32)
+    ids = rng.integers(0, 300, 150)
+    found = compare_distributions(write(tmp_path / "a", a), write(tmp_path / "b", b), list(ids), vocab_size=300).over(10, 150)
+    log_p, log_q = (x - np.log(np.exp(x).sum(1, keepdims=True)) for x in (a.astype(np.float64), b.astype(np.float64)))
+    kl = (np.exp(log_p) * (log_p - log_q)).sum(1)[10:]
+    following = np.arange(10, 149)
+    extra = log_p[following, ids[following + 1]] - log_q[following, ids[following + 1]]
+    assert found.kl_mean == pytest.approx(kl.mean(), rel=1e-4)
+    assert found.kl_p99 == pytest.approx(np.quantile(kl, 0.99), rel=1e-4)
+    assert found.kl_max == pytest.approx(kl.max(), rel=1e-4)
+    assert found.worst_position == 10 + int(kl.argmax())
+    assert found.top1_agreement == (a[10:].argmax(1) == b[10:].argmax(1)).mean()
+    assert found.perplexity_ratio == pytest.approx(math.exp(extra.mean()), rel=1e-5)
+
+
+def test_equal_distributions_do_not_diverge_even_when_logits_are_shifted(tmp_path: Path) -> None:
+    a = np.random.default_rng(2).normal(0, 3, (5, 64))
+    found = compare_distributions(write(tmp_path / "a", a), write(tmp_path / "b", a + 7), [1, 2, 3, 4, 5], vocab_size=64).over(0, 5)
+    assert found.kl_max < 1e-5
+    assert found.top1_agreement == 1
+    assert found.perplexity_ratio == pytest.approx(1, abs=1e-5)
+
+
+def test_a_logit_that_is_not_finite_is_within_no_limit(tmp_path: Path) -> None:
+    a = np.zeros((2, 8))
+    b = a.copy()
+    b[1, 3] = np.nan
+    found = compare_distributions(write(tmp_path / "a", a), write(tmp_path / "b", b), [1, 2], vocab_size=8).over(0, 2)
+    assert any("kl_max" in breach for breach in LIMITS.broken_by(found))
+
+
+def test_files_of_other_sizes_are_refused(tmp_path: Path) -> None:
+    a = write(tmp_path / "a", np.zeros((2, 8)))
+    with pytest.raises(ValueError, match="holds 64 bytes, expected 3 rows of 32"):
+        compare_distributions(a, a, [1, 2, 3], vocab_size=8)
+
+
+@pytest.mark.parametrize(
+    ("values", "breach"),
+    [
+        ({"kl_mean": 0.031}, "kl_mean 0.031 against a limit of 0.03"),
+        ({"kl_p99": 0.26}, "kl_p99 0.26 against a limit of 0.25"),
+        ({"kl_max": 2.1}, "kl_max 2.1 against a limit of 2"),
+        ({"top1_agreement": 0.89}, "top1_agreement 0.89 against a limit of 0.9"),
+        ({"perplexity_ratio": 1.04}, "perplexity_ratio 1.04 against a limit of 1.03"),
+    ],
+)
+def test_each_limit_can_be_broken_alone(values: dict[str, float], breach: str) -> None:
+    assert LIMITS.broken_by(divergence(**values)) == [breach]
+
+
+def test_a_contract_is_broken_by_one_text_at_one_size_and_names_both() -> None:
+    contract = Contract(mode="fast", texts={"prose": "", "code": ""}, sizes=(128, 512), limits=LIMITS)
+    good, bad = divergence(), divergence(kl_mean=0.5)
+    found = judged(contract, {"prose": {128: good, 512: good}, "code": {128: bad, 512: good}})
+    assert found["breaches"] == ["code up to 128 tokens: kl_mean 0.5 against a limit of 0.03"]
+    assert not found["kept"]
+    assert (found["worst"]["text"], found["worst"]["size"]) == ("code", 128)
+
+
+def test_kept_tolerances_without_a_task_result_are_inconclusive() -> None:
+    run = ModeRun(name="fast")
+    run.proof.bits_compared = 8
+    run.contract = judged(Contract(mode="fast", texts={}, sizes=(128,), limits=LIMITS), {"prose": {128: divergence()}})
+    assert judge(run) == ("INCONCLUSIVE", "task not measured")
+
+
+def test_the_contract_of_fast_reaches_2048_tokens_of_prose_and_of_code() -> None:
+    contract = load_contract("fast")
+    assert set(contract.texts) == {"prose", "code"}
+    assert contract.sizes[-1] == 2048
+    assert contract.ranges(600) == [(128, 0, 128), (512, 128, 512), (2048, 512, 600)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("kl_mean = 0.1", ""), "limits lacks ['kl_mean'] and has unknown nothing"),
+        (("kl_mean = 0.1", "kl_mean = 0.1\nspeed = 2"), "limits lacks nothing and has unknown ['speed']"),
+        (("kl_mean = 0.1", "kl_mean = -0.1"), "limits.kl_mean must be a number of at least 0, got -0.1"),
+        (("[128, 512]", "[512, 128]"), "sizes.tokens must be ascending whole numbers above 0, got [512, 128]"),
+        (("[sizes]", "[sizes"), "is not TOML"),
+    ],
+)
+def test_a_contract_that_is_not_understood_is_refused(change: tuple[str, str], message: str) -> None:
+    text = (
+        '[texts]\nprose = "visit.txt"\n[sizes]\ntokens = [128, 512]\n[limits]\nkl_mean = 0.1\nkl_p99 = 1\nkl_max = 1\n'
+        "top1_agreement = 0.5\nperplexity_ratio = 2\n"
+    )
+    assert load_contract("fast", text).sizes == (128, 512)
+    with pytest.raises(ContractError) as caught:
+        load_contract("fast", text.replace(*change))
+    assert message in str(caught.value)
+
+
+@pytest.fixture
+def runs(tiny_path: Path) -> Iterator[dict[str, ModeRun]]:
+    """default, and a worker that plays fast by loading default; it drifts when asked to by a text."""
+    with ExitStack() as stack:
+        found = {}
+        for name in ("default", "fast"):
+            command = (sys.executable, WORKER, "drift", "fast")
+            run = ModeRun(name=name, client=stack.enter_context(WorkerClient(name, on_line=lambda _: None, command=command)))
+            run.loaded = run.worker().ask(
+                "load", model=str(tiny_path), mode=name, threads=1, isa=None, context=None, offline=True, cache=False
+            )
+            found[name] = run
+        yield found
+
+
+def test_distributions_that_drift_break_the_contract_at_every_size_they_drift(runs: dict[str, ModeRun], tmp_path: Path) -> None:
+    advanced: list[int] = []
+    measure_contracts(runs, tmp_path, advanced.append)
+    contract = runs["fast"].contract
+    assert advanced == [1, 1]
+    assert not contract["kept"]
+    assert {size for by_size in contract["by_text"].values() for size in by_size} == {"128", "512", "2048"}  # of 640 tokens
+    assert contract["by_text"]["prose"]["128"]["kl_max"] == 0  # the drift begins later
+    assert contract["by_text"]["prose"]["2048"]["kl_mean"] > 0.03
+    assert not list(tmp_path.iterdir())
