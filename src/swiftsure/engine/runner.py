@@ -86,23 +86,25 @@ class Runner:
             )
             yield at, backend.run(batch)
 
-    def measure(self, rows: SequenceOf[int]) -> dict[int, float]:
+    def measure(self, rows: SequenceOf[int], *, warm_up: int = 4, rounds: int = 4) -> dict[int, float]:
         """Seconds of a pass by rows, all with logits. Scribbles on block 0: only while nothing is cached.
 
-        Each number of rows is run three times in a row. The first pays for what others left in the caches; of the rest the best counts.
+        After passes that only warm up, every round takes each number of rows once: what disturbs the machine for a moment disturbs one
+        round, not one number of rows. The best of the rounds counts.
         """
         self._tables[0, :] = 0
         self._tokens[:] = 0
         self._sequences[:] = 0
-        best: dict[int, float] = {}
-        for n in rows:
+        best = dict.fromkeys(rows, inf)
+        for n in [rows[0]] * warm_up + [*rows] * rounds:
             self._positions[:n] = self._counting[:n]
             self._logit_rows[:n] = self._counting[:n]
-            for timed in (False, True, True):
-                start = perf_counter()
-                self._pass(n, n, 1)
-                if timed:
-                    best[n] = min(perf_counter() - start, best.get(n, inf))
+            start = perf_counter()
+            self._pass(n, n, 1)
+            if warm_up > 0:
+                warm_up -= 1
+            else:
+                best[n] = min(best[n], perf_counter() - start)
         return best
 
     def _pass(self, rows: int, wanted: int, slots: int) -> NDArray[np.float32]:

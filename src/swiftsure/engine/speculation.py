@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from math import log2, prod
+from math import inf, log2, prod
 
 MAX_DRAFT = 15
 
@@ -102,8 +102,8 @@ class StepCost:
         self._scaling = 0 if self._measured else _SCALING_STEPS  # steps to come that move all sizes alike
         points = dict(seconds_by_rows) if seconds_by_rows and self._measured else dict(PRIOR_SHAPE)
         rising: dict[int, float] = {}
-        for rows in sorted(points):  # more rows never cost less; a measurement that says so was disturbed
-            rising[rows] = max(points[rows], *rising.values(), points[min(points)])
+        for rows in sorted(points, reverse=True):  # fewer rows never cost more; disturbances only add time, so the smaller value counts
+            rising[rows] = min(points[rows], *rising.values(), inf)
         self._now = _interpolate(rising)  # by rows, from 0
         self._tables = {0: self._now}
 
