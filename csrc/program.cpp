@@ -255,6 +255,7 @@ void Program::quantize_input(int x) {
     if (quantized_ == Contents{x, b.version}) return;
     quantized_ = {x, b.version};
     activation_groups_ = std::max(activation_groups_, b.rows * (b.width / kGroup));
+    row_groups_ = std::max(row_groups_, b.width / kGroup);
     // An attention whose groups of heads fill whole activation groups quantizes what it finishes.
     if (stages_.size() >= 2 && std::holds_alternative<MergeStage>(stages_.back().work)) {
         AttentionStage& attention = std::get<AttentionStage>(stages_[stages_.size() - 2].work);
@@ -315,12 +316,11 @@ void Program::share_threads(Program& other) {
 void Program::seal() {
     if (!selected_) refuse("the program has no select_rows, so no rows of logits to hand back");
     make_scratch();
-    const int64_t groups = activation_groups_;
-    activation_memory_ = Pages(static_cast<size_t>(groups * (kGroupPayloadBytes + 3 * static_cast<int64_t>(sizeof(float)))));
-    payload_ = activation_memory_.data();
-    activation_scale_ = reinterpret_cast<float*>(payload_ + groups * kGroupPayloadBytes);
-    activation_scaled_sum_ = activation_scale_ + groups;
-    activation_sum_ = reinterpret_cast<int32_t*>(activation_scaled_sum_ + groups);
+    const int64_t groups = activation_groups_, tile_bytes = ActivationMemory::tile_bytes(row_groups_);
+    activation_memory_ = Pages(static_cast<size_t>(tile_bytes + groups * (kGroupPayloadBytes + 3 * static_cast<int64_t>(sizeof(float)))));
+    uint8_t *tiles = activation_memory_.data(), *payload = tiles + tile_bytes;
+    float* scale = reinterpret_cast<float*>(payload + groups * kGroupPayloadBytes);
+    activations_ = {payload, scale, scale + groups, reinterpret_cast<int32_t*>(scale + 2 * groups), tiles};
     digit_memory_ = Pages(static_cast<size_t>(2 * digit_columns_ + 3 * digit_rows_ * static_cast<int64_t>(sizeof(float))));
     digits_ = reinterpret_cast<int8_t*>(digit_memory_.data());
     digit_scale_ = reinterpret_cast<float*>(digits_ + 2 * digit_columns_);

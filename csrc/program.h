@@ -218,7 +218,7 @@ class Program {
     static void time_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     template <typename After>
     void run_rows(const RowStage& stage, bool selected, int32_t chunk, const After& after) const;
-    void run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t columns) const;
+    void run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
     void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
@@ -229,7 +229,7 @@ class Program {
     void save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const;
     void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const float* sum, const float* acc) const;
     void store_row(const StoreKV& op, int64_t row) const;
-    void quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const;
+    void quantize_columns(int x, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
     int64_t domain_rows(bool selected) const { return selected ? step_.wanted : step_.rows; }
 
     const KernelTable& kernels_;
@@ -252,6 +252,7 @@ class Program {
     };
     Contents quantized_, quantized_rows_;
     int64_t activation_groups_ = 0;  // groups of all rows of the largest buffer quantized in groups
+    int64_t row_groups_ = 0;         // groups of a row of the widest one
     int64_t digit_columns_ = 0;      // columns of all rows of the largest buffer quantized as rows, filled up to whole blocks
     int64_t digit_rows_ = 0;
 
@@ -260,9 +261,7 @@ class Program {
     bool sealed_ = false;         // scratch and activations are there
     Pages scratch_memory_, activation_memory_, digit_memory_, partial_memory_;
     std::vector<Scratch> scratch_;
-    uint8_t* payload_ = nullptr;
-    float *activation_scale_ = nullptr, *activation_scaled_sum_ = nullptr;
-    int32_t* activation_sum_ = nullptr;
+    ActivationMemory activations_{};
     int8_t* digits_ = nullptr;  // of whole rows, as GridActivations has them, and what goes with them
     float* digit_scale_ = nullptr;
     int32_t* digit_sum_ = nullptr;

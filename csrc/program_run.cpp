@@ -177,13 +177,13 @@ void Program::run_rows(const RowStage& stage, bool selected, int32_t chunk, cons
     const int64_t columns = std::min(split.columns, stage.columns - column);  // of use to operations that split columns only
     for (int64_t row = first; row < std::min(first + split.rows, rows); ++row)
         for (size_t op = 0; op < stage.ops.size(); ++op) {
-            run_row_op(stage.ops[op], row, column, split.columns > 0 ? columns : 0);
+            run_row_op(stage.ops[op], rows, row, column, split.columns > 0 ? columns : 0);
             after(op);
         }
 }
 
-// columns 0: the whole row.
-void Program::run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t columns) const {
+// Row `row` of the `rows` of a stage. columns 0: the whole row.
+void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t column, int64_t columns) const {
     const auto at = [&](int buffer) { return buffers_[static_cast<size_t>(buffer)].row(row); };
     const auto width = [&](int buffer) { return columns > 0 ? columns : buffers_[static_cast<size_t>(buffer)].width; };
     if (const Embed* o = std::get_if<Embed>(&op)) {
@@ -212,7 +212,7 @@ void Program::run_row_op(const RowOp& op, int64_t row, int64_t column, int64_t c
                                    {digits_ + row * 2 * grid_blocks(k) * kBlockColumns, digit_scale_ + row, digit_sum_ + 2 * row});
     } else {
         const int x = std::get_if<Quantize>(&op)->x;
-        quantize_columns(x, row, column, width(x));
+        quantize_columns(x, rows, row, column, width(x));
     }
 }
 
@@ -224,13 +224,10 @@ void Program::store_row(const StoreKV& op, int64_t row) const {
         kernels_.store_kv(x + op.k_offset + h * dim, x + op.v_offset + h * dim, kv_.block(op.layer, h, block), position % size, dim, size);
 }
 
-// Columns [column, column + columns) of a row, whole groups of 32.
-void Program::quantize_columns(int x, int64_t row, int64_t column, int64_t columns) const {
+// Columns [column, column + columns) of one of `rows` rows, whole groups of 32.
+void Program::quantize_columns(int x, int64_t rows, int64_t row, int64_t column, int64_t columns) const {
     const Buffer& b = buffers_[static_cast<size_t>(x)];
-    const int64_t group = row * (b.width / kGroup) + column / kGroup;
-    kernels_.quantize_row(
-        b.row(row) + column, columns,
-        {payload_ + group * kGroupPayloadBytes, activation_scale_ + group, activation_scaled_sum_ + group, activation_sum_ + group});
+    kernels_.quantize_row(b.row(row) + column, columns, activations_.row(row, column / kGroup, rows, b.width / kGroup));
 }
 
 // --- matmul ------------------------------------------------------------------------------------------------------------------
@@ -241,8 +238,8 @@ void Program::run_matmul(const MatmulStage& stage, bool selected, int32_t chunk)
     const Buffer &x = buffers_[static_cast<size_t>(stage.x)], &out = buffers_[static_cast<size_t>(stage.out)];
     const int64_t rows = domain_rows(selected);
     if (is_quantized(part.weight.type)) {
-        const Activations activations = {payload_, activation_scale_, activation_scaled_sum_, activation_sum_, rows, x.width / kGroup};
-        kernels_.matmul_quantized(part.weight, activations, range.begin, range.end, out.row(0) + part.column, out.width, stage.accumulate);
+        kernels_.matmul_quantized(part.weight, activations_.all(rows, x.width / kGroup), range.begin, range.end, out.row(0) + part.column,
+                                  out.width, stage.accumulate);
     } else if (is_row_grid(part.weight.type)) {
         const GridActivations activations = {digits_, digit_scale_, digit_sum_, rows, grid_blocks(x.width) * kBlockColumns};
         kernels_.matmul_rows(part.weight, activations, range.begin, range.end, out.row(0) + part.column, out.width, stage.accumulate);
@@ -341,7 +338,7 @@ void Program::finish_group(const AttentionStage& stage, int64_t row, int64_t kv_
     const int64_t heads = stage.heads / kv_.kv_heads(), width = heads * kv_.head_dim();
     float* out = buffers_[static_cast<size_t>(stage.out)].row(row) + kv_head * width;
     kernels_.attention_finish(sum, acc, out, heads, kv_.head_dim());
-    if (stage.quantize) quantize_columns(stage.out, row, kv_head * width, width);
+    if (stage.quantize) quantize_columns(stage.out, step_.rows, row, kv_head * width, width);
 }
 
 }  // namespace swiftsure

@@ -24,6 +24,7 @@
 #include "float_mode.h"
 #include "packed_weights.h"
 #include "pages.h"
+#include "quantized_rows.h"
 
 using namespace swiftsure;
 
@@ -122,16 +123,11 @@ std::unique_ptr<PackedWeights> random_matrix(const Shape& shape, TensorType pack
     return weights;
 }
 
-// Rows of quantized normal noise, one set per width, in groups and as wholes.
+// Rows of quantized normal noise, one set per width and number of rows, in groups and as wholes.
 class Rows {
   public:
     Rows(const KernelTable& table, int64_t rows, int64_t k, std::mt19937_64& random)
-        : groups_(k / kGroup), columns_(grid_blocks(k) * kBlockColumns) {
-        const size_t count = static_cast<size_t>(rows * groups_);
-        payload_ = Pages(count * kGroupPayloadBytes);
-        scale_.resize(count);
-        scaled_sum_.resize(count);
-        sum_.resize(count);
+        : rows_(rows), columns_(grid_blocks(k) * kBlockColumns), grouped_(rows, k) {
         digits_ = Pages(static_cast<size_t>(2 * rows * columns_));
         row_scale_.resize(static_cast<size_t>(rows));
         row_sum_.resize(static_cast<size_t>(2 * rows));
@@ -139,23 +135,23 @@ class Rows {
         std::vector<float> x(static_cast<size_t>(k));
         for (int64_t r = 0; r < rows; ++r) {
             for (float& value : x) value = normal(random);
-            const size_t at = static_cast<size_t>(r * groups_);
-            table.quantize_row(x.data(), k, {payload_.data() + at * kGroupPayloadBytes, &scale_[at], &scaled_sum_[at], &sum_[at]});
+            table.quantize_row(x.data(), k, grouped_.row(r));
             const GridRow row = {reinterpret_cast<int8_t*>(digits_.data()) + 2 * r * columns_, &row_scale_[static_cast<size_t>(r)],
                                  &row_sum_[static_cast<size_t>(2 * r)]};
             table.quantize_grid_row(x.data(), k, row);
         }
     }
-    Activations groups(int64_t rows) const { return {payload_.data(), scale_.data(), scaled_sum_.data(), sum_.data(), rows, groups_}; }
-    GridActivations wholes(int64_t rows) const {
-        return {reinterpret_cast<const int8_t*>(digits_.data()), row_scale_.data(), row_sum_.data(), rows, columns_};
+    Activations groups() const { return grouped_.all(); }
+    GridActivations wholes() const {
+        return {reinterpret_cast<const int8_t*>(digits_.data()), row_scale_.data(), row_sum_.data(), rows_, columns_};
     }
 
   private:
-    int64_t groups_, columns_;
-    Pages payload_, digits_;
-    std::vector<float> scale_, scaled_sum_, row_scale_;
-    std::vector<int32_t> sum_, row_sum_;
+    int64_t rows_, columns_;
+    QuantizedRows grouped_;
+    Pages digits_;
+    std::vector<float> row_scale_;
+    std::vector<int32_t> row_sum_;
 };
 
 // Threads that run the same function and meet at a spinning barrier between matrices.
@@ -215,14 +211,16 @@ struct Variant {
 };
 
 std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
-    const int64_t most = *std::max_element(options.rows.begin(), options.rows.end());
     std::vector<Variant> all;
     for (const std::string& isa : options.isas) {
         const KernelTable* table = find_kernel_table(isa);
-        const auto narrow = std::make_shared<Rows>(*table, most, 576, random),
-                   wide = std::make_shared<Rows>(*table, most, kMaxWidth, random);
+        std::vector<std::shared_ptr<Rows>> narrow, wide;
+        for (int64_t rows : options.rows) {
+            narrow.push_back(std::make_shared<Rows>(*table, rows, 576, random));
+            wide.push_back(std::make_shared<Rows>(*table, rows, kMaxWidth, random));
+        }
         for (size_t type = 0; type < options.types.size(); ++type)
-            for (int64_t rows : options.rows) all.push_back({table, type, narrow, wide, rows, {}});
+            for (size_t i = 0; i < options.rows.size(); ++i) all.push_back({table, type, narrow[i], wide[i], options.rows[i], {}});
     }
     return all;
 }
@@ -236,9 +234,9 @@ double run_once(const Variant& variant, const Matrices& matrices, int threads, f
         for (int64_t strip = begin; strip < end; strip += kStripsPerChunk) {  // as a program claims them
             const int64_t last = std::min(strip + kStripsPerChunk, end);
             if (is_row_grid(w.type))
-                variant.table->matmul_rows(w, x.wholes(variant.rows), strip, last, out, w.n, false);
+                variant.table->matmul_rows(w, x.wholes(), strip, last, out, w.n, false);
             else
-                variant.table->matmul_quantized(w, x.groups(variant.rows), strip, last, out, w.n, false);
+                variant.table->matmul_quantized(w, x.groups(), strip, last, out, w.n, false);
         }
     });
 }

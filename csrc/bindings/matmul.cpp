@@ -22,6 +22,7 @@
 #include "float_mode.h"
 #include "packed_weights.h"
 #include "pages.h"
+#include "quantized_rows.h"
 
 namespace nb = nanobind;
 
@@ -44,27 +45,6 @@ TensorType parse_type(const std::string& name) {
     throw std::invalid_argument("tensor type must be one of " + known + ", got \"" + name + "\"");
 }
 
-// Quantized rows and the memory they lie in.
-class QuantizedRows {
-  public:
-    QuantizedRows(int64_t rows, int64_t k)
-        : rows_(rows), groups_(k / kGroup), payload_(size(kGroupPayloadBytes)), scale_(size(4)), scaled_sum_(size(4)), sum_(size(4)) {}
-
-    ActivationRow row(int64_t r) {
-        const int64_t at = r * groups_;
-        return {payload_.data() + at * kGroupPayloadBytes, floats(scale_) + at, floats(scaled_sum_) + at, integers(sum_) + at};
-    }
-    Activations all() const { return {payload_.data(), floats(scale_), floats(scaled_sum_), integers(sum_), rows_, groups_}; }
-
-  private:
-    size_t size(int64_t bytes) const { return static_cast<size_t>(rows_ * groups_ * bytes); }
-    static float* floats(const Pages& p) { return reinterpret_cast<float*>(p.data()); }
-    static int32_t* integers(const Pages& p) { return reinterpret_cast<int32_t*>(p.data()); }
-
-    int64_t rows_, groups_;
-    Pages payload_, scale_, scaled_sum_, sum_;
-};
-
 // Rows quantized as a whole, for row-grid weights.
 class GridRows {
   public:
@@ -85,12 +65,6 @@ class GridRows {
     std::vector<float> scale_;
     std::vector<int32_t> sum_;
 };
-
-QuantizedRows quantize_rows(const KernelTable& table, const float* x, int64_t rows, int64_t k) {
-    QuantizedRows quantized(rows, k);
-    for (int64_t r = 0; r < rows; ++r) table.quantize_row(x + r * k, k, quantized.row(r));
-    return quantized;
-}
 
 void matmul(const std::string& isa, const PackedWeights& weights, Matrix x, int64_t strip_begin, int64_t strip_end, bool accumulate,
             OutMatrix out) {
@@ -115,7 +89,7 @@ void matmul(const std::string& isa, const PackedWeights& weights, Matrix x, int6
         table.matmul_float(w, x.data(), w.k, rows, strip_begin, strip_end, out.data(), width, accumulate);
         return;
     }
-    const QuantizedRows quantized = quantize_rows(table, x.data(), rows, w.k);
+    const QuantizedRows quantized(table, x.data(), rows, w.k);
     table.matmul_quantized(w, quantized.all(), strip_begin, strip_end, out.data(), width, accumulate);
 }
 
@@ -139,7 +113,7 @@ Quantized quantize(const std::string& isa, Matrix x) {
     auto sum = numpy_array<int32_t>({rows, groups});
     nb::gil_scoped_release release;
     const FloatMode mode;
-    QuantizedRows quantized = quantize_rows(table, x.data(), static_cast<int64_t>(rows), static_cast<int64_t>(k));
+    const QuantizedRows quantized(table, x.data(), static_cast<int64_t>(rows), static_cast<int64_t>(k));
     const Activations all = quantized.all();
     for (size_t i = 0; i < rows * groups; ++i) {
         table.unpack_activations(all.payload + i * kGroupPayloadBytes, q.data() + i * kGroup);

@@ -9,6 +9,7 @@
 #include "kernels/strip_out.h"
 #include "simd/unroll.h"
 #if defined(__AMX_INT8__)
+#include "kernels/matmul_pairs.h"
 #include "kernels/matmul_tiles.h"
 #endif
 
@@ -101,7 +102,35 @@ void multiply_strip(const PackedMatrix& w, const Activations& x, int64_t strip, 
 
 #if defined(__AMX_INT8__)
 
-constexpr int64_t kMinTileRows = 9;  // up to eight rows are as fast or faster without tiles
+constexpr int64_t kMinTileRows = 9;  // three to eight take pairs of groups
+
+template <TensorType type, int rows>
+void multiply_paired_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
+    load_pair_shape<rows>();
+    for (int64_t strip = strip_begin; strip < strip_end; ++strip) {
+        const PairedRows at = {w.data + strip * w.strip_bytes, x.tiles, x.tile_scales, x.groups};
+        multiply_pairs<type, rows>(at, out.data + strip * kStripRows, out.stride, rows_in_strip(w, strip), out.accumulate);
+    }
+    release_tiles();
+}
+
+template <TensorType type>
+void multiply_few_rows(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
+    switch (x.rows) {
+        case 3:
+            return multiply_paired_strips<type, 3>(w, x, strip_begin, strip_end, out);
+        case 4:
+            return multiply_paired_strips<type, 4>(w, x, strip_begin, strip_end, out);
+        case 5:
+            return multiply_paired_strips<type, 5>(w, x, strip_begin, strip_end, out);
+        case 6:
+            return multiply_paired_strips<type, 6>(w, x, strip_begin, strip_end, out);
+        case 7:
+            return multiply_paired_strips<type, 7>(w, x, strip_begin, strip_end, out);
+        default:
+            return multiply_paired_strips<type, 8>(w, x, strip_begin, strip_end, out);
+    }
+}
 
 template <TensorType type>
 void multiply_tile_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t rows, const TileBlock& block,
@@ -132,6 +161,7 @@ void multiply_tile_rows(const PackedMatrix& w, const Activations& x, int64_t str
 // already.
 template <TensorType type>
 void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
+    if (x.tiles) return multiply_few_rows<type>(w, x, strip_begin, strip_end, out);
     if (x.rows < kMinTileRows || x.groups > kMaxTileGroups) {
         for (int64_t strip = strip_begin; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
         return;

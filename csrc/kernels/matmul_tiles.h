@@ -19,21 +19,30 @@ constexpr int64_t kTileRows = 16;
 constexpr int64_t kTileBytes = 512;      // of a B tile: 32 columns of 16 rows
 constexpr int64_t kMaxTileGroups = 512;  // longer rows take the other path: 256 KB of unpacked strip are on the stack
 
-// Tiles 0 to 3: sums. 4, 5: high and low digits. 6: weights.
-inline void load_tile_shape(int64_t rows) {
-    struct alignas(64) Shape {
+struct TileShape {
+    uint8_t rows;
+    uint8_t row_bytes;
+};
+
+// Tiles 0 to 3: sums. 4, 5: digits. 6: weights.
+inline void load_tile_shapes(TileShape sums, TileShape digits, TileShape weights) {
+    struct alignas(64) Configuration {
         uint8_t palette = 1, start_row = 0, reserved[14] = {};
         uint16_t row_bytes[16] = {};
         uint8_t rows[16] = {};
-    } shape;
-    for (int t = 0; t < 6; ++t) {
-        shape.row_bytes[t] = t < 4 ? 64 : 32;
-        shape.rows[t] = static_cast<uint8_t>(rows);
+    } configuration;
+    for (int t = 0; t < 7; ++t) {
+        const TileShape shape = t < 4 ? sums : t < 6 ? digits : weights;
+        configuration.row_bytes[t] = shape.row_bytes;
+        configuration.rows[t] = shape.rows;
     }
-    shape.row_bytes[6] = 64;
-    shape.rows[6] = 8;
-    asm volatile("" : : "r"(&shape) : "memory");  // the intrinsic tells the compiler of eight bytes only
-    _tile_loadconfig(&shape);
+    asm volatile("" : : "r"(&configuration) : "memory");  // the intrinsic tells the compiler of eight bytes only
+    _tile_loadconfig(&configuration);
+}
+
+inline void load_tile_shape(int64_t rows) {
+    const uint8_t count = static_cast<uint8_t>(rows);
+    load_tile_shapes({count, 64}, {count, 32}, {8, 64});
 }
 
 inline void release_tiles() { _tile_release(); }
@@ -43,18 +52,27 @@ inline void prefetch_group(const uint8_t* block) {
     for (int64_t line = 0; line < group_bytes(type); line += 64) __builtin_prefetch(block + line);
 }
 
+// The integers of one group, as the B tile that products read.
+template <TensorType type>
+inline void unpack_group(const uint8_t* block, uint8_t* b) {
+    if constexpr (type == TensorType::Q8_0) {
+        SWIFTSURE_UNROLL
+        for (int j = 0; j < 8; ++j) _mm512_store_si512(b + 64 * j, _mm512_loadu_si512(block + 64 * j));
+        return;
+    }
+    const __m512i mask = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(type == TensorType::Q4_0 ? 8 : 0);
+    SWIFTSURE_UNROLL
+    for (int j = 0; j < 4; ++j) {
+        const __m512i bytes = _mm512_loadu_si512(block + 64 * j);
+        const __m512i head = _mm512_and_si512(bytes, mask), tail = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
+        _mm512_store_si512(b + 64 * j, type == TensorType::Q4_0 ? _mm512_sub_epi8(head, eight) : head);
+        _mm512_store_si512(b + 256 + 64 * j, type == TensorType::Q4_0 ? _mm512_sub_epi8(tail, eight) : tail);
+    }
+}
+
 template <TensorType type>
 inline void unpack_strip(const uint8_t* block, int64_t groups, uint8_t* b) {
-    const __m512i mask = _mm512_set1_epi8(15), eight = _mm512_set1_epi8(type == TensorType::Q4_0 ? 8 : 0);
-    for (int64_t g = 0; g < groups; ++g, block += group_bytes(type), b += kTileBytes) {
-        SWIFTSURE_UNROLL
-        for (int j = 0; j < 4; ++j) {
-            const __m512i bytes = _mm512_loadu_si512(block + 64 * j);
-            const __m512i head = _mm512_and_si512(bytes, mask), tail = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
-            _mm512_store_si512(b + 64 * j, type == TensorType::Q4_0 ? _mm512_sub_epi8(head, eight) : head);
-            _mm512_store_si512(b + 256 + 64 * j, type == TensorType::Q4_0 ? _mm512_sub_epi8(tail, eight) : tail);
-        }
-    }
+    for (int64_t g = 0; g < groups; ++g) unpack_group<type>(block + g * group_bytes(type), b + g * kTileBytes);
     asm volatile("" ::: "memory");  // tile loads do not tell the compiler what they read
 }
 

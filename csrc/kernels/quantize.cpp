@@ -41,6 +41,16 @@ inline int32_t reduce_add_i32(i32x16 v) {
 
 inline i32x16 quantize(f32x16 x, f32x16 inverse) { return round_to_i32(min(max(mul(x, inverse), splat(-kMaxDigits)), splat(kMaxDigits))); }
 
+#if defined(__AMX_INT8__)
+// The digits of one group once more, as tile rows.
+inline void store_tile_rows(const uint8_t* payload, uint8_t* tiles, bool odd) {
+    const __m512i digits = _mm512_load_si512(payload), swapped = _mm512_shuffle_i64x2(digits, digits, 0x4E);  // 32 high ones, 32 low ones
+    const __mmask8 half = odd ? 0xF0 : 0x0F;
+    _mm512_store_si512(tiles, _mm512_maskz_mov_epi64(half, odd ? swapped : digits));
+    _mm512_store_si512(tiles + kTileRowBytes, _mm512_maskz_mov_epi64(half, odd ? digits : swapped));
+}
+#endif
+
 }  // namespace
 
 void quantize_row(const float* x, int64_t k, ActivationRow out) {
@@ -69,6 +79,14 @@ void quantize_row(const float* x, int64_t k, ActivationRow out) {
         out.scaled_sum[g] = scale * static_cast<float>(sum);
         out.sum[g] = sum;
     }
+#if defined(__AMX_INT8__)
+    if (!out.tiles) return;
+    for (int64_t g = 0; g < k / kGroup; ++g) {
+        store_tile_rows(out.payload + g * kGroupPayloadBytes, out.tiles + g * out.rows * 2 * kTileRowBytes, (g % 2 != 0) != out.odd);
+        out.tile_scales[g * 2 * out.rows] = out.scale[g];
+        out.tile_scales[(g * 2 + 1) * out.rows] = out.scaled_sum[g];
+    }
+#endif
 }
 
 // Columns past k hold zeros.
