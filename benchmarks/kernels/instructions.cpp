@@ -15,7 +15,6 @@
 
 #include "dispatch.h"
 #include "float_mode.h"
-#include "kv_cache.h"
 #include "packed_weights.h"
 #include "single_step.h"
 
@@ -27,15 +26,19 @@ namespace {
 
 constexpr int64_t kOutputs = 32, kMostWidth = 576, kHeadDim = 64, kQueryHeads = 3, kKeys = 16, kVocab = 512, kMostRows = 16;
 
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
 // The inputs of every kernel. What they hold does not matter, as long as it is finite: no kernel branches on a value that is.
 struct Inputs {
     const KernelTable& table;
     int64_t width;  // of the matrices
     PackedWeights nibbles{TensorType::Q4_1, kOutputs, width}, bytes{TensorType::Q8_0, kOutputs, width};
+    PackedWeights grid_bytes{TensorType::R8, kOutputs, width}, grid_nibbles{TensorType::R4, kOutputs, width};
     std::vector<float> x, out;
     std::vector<uint8_t> payload;
     std::vector<float> scale, scaled_sum;
     std::vector<int32_t> sum;
+    std::vector<int8_t> digits;
     std::vector<int16_t> keys, values;
     std::vector<float> key_scales, value_scales;
     Pages scratch{2 * kSpanKeys * kHeadDim * sizeof(float)};
@@ -44,6 +47,10 @@ struct Inputs {
     Inputs(const KernelTable& kernels, int64_t k) : table(kernels), width(k) {
         fill(nibbles, 20, 0x1C00);
         fill(bytes, 34, 0x1C00);
+        const std::vector<uint8_t> source = filled(TensorType::Q8_0, 34, 0x1C00);
+        for (PackedWeights* grid : {&grid_bytes, &grid_nibbles})
+            grid->pack_rows(0, kOutputs, source.data(), source.size(), TensorType::Q8_0);
+        digits.assign(static_cast<size_t>(kMostRows * 2 * round_up(kMostWidth, 64)), 5);
         const size_t groups = static_cast<size_t>(kMostRows * kMostWidth / kGroup);
         x.resize(static_cast<size_t>(kMostRows * kMostWidth));
         for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 37) / 37.0f - 0.4f;
@@ -56,9 +63,13 @@ struct Inputs {
         visible.assign(kMostRows * kQueryHeads, kKeys);
     }
 
-    void fill(PackedWeights& weights, size_t block, uint16_t scale) const {
-        std::vector<uint8_t> source(static_cast<size_t>(source_bytes(weights.matrix.type, kOutputs, width)), 0x35);
+    std::vector<uint8_t> filled(TensorType type, size_t block, uint16_t scale) const {
+        std::vector<uint8_t> source(static_cast<size_t>(source_bytes(type, kOutputs, width)), 0x35);
         for (size_t at = 0; at < source.size(); at += block) std::memcpy(&source[at], &scale, 2);
+        return source;
+    }
+    void fill(PackedWeights& weights, size_t block, uint16_t scale) const {
+        const std::vector<uint8_t> source = filled(weights.matrix.type, block, scale);
         weights.pack_rows(0, kOutputs, source.data(), source.size());
     }
     ActivationRow activations_of(int64_t row) {
@@ -69,8 +80,13 @@ struct Inputs {
         const Activations input = {payload.data(), scale.data(), scaled_sum.data(), sum.data(), rows, width / kGroup};
         table.matmul_quantized(weights.matrix, input, 0, weights.matrix.strips, out.data(), kOutputs, false);
     }
+    KVBlockView cached() { return {16, keys.data(), key_scales.data(), values.data(), value_scales.data()}; }
+    void matmul_rows(const PackedWeights& weights, int64_t rows) {
+        const GridActivations input = {digits.data(), scale.data(), sum.data(), rows, round_up(width, 64)};
+        table.matmul_rows(weights.matrix, input, 0, weights.matrix.strips, out.data(), kOutputs, false);
+    }
     void attend(int64_t rows) {
-        KVBlockView block = {keys.data(), key_scales.data(), values.data(), value_scales.data()};
+        const KVBlockView block = cached();
         const int64_t heads = rows * kQueryHeads;
         float* result = out.data();
         table.attention_span(x.data(), heads, kHeadDim, &block, kKeys, visible.data(), reinterpret_cast<float*>(scratch.data()), result,
@@ -86,6 +102,8 @@ std::vector<Case> cases(int64_t width) {
         const std::string of = " 32x" + std::to_string(width) + ", rows " + std::to_string(rows);
         all.emplace_back("matmul Q4_1" + of, [rows](Inputs& in) { in.matmul(in.nibbles, rows); });
         all.emplace_back("matmul Q8_0" + of, [rows](Inputs& in) { in.matmul(in.bytes, rows); });
+        all.emplace_back("matmul R8" + of, [rows](Inputs& in) { in.matmul_rows(in.grid_bytes, rows); });
+        all.emplace_back("matmul R4" + of, [rows](Inputs& in) { in.matmul_rows(in.grid_nibbles, rows); });
     }
     for (const int64_t rows : {1, 4})
         all.emplace_back("attention 16 keys x 64, rows " + std::to_string(rows), [rows](Inputs& in) { in.attend(rows); });
@@ -93,10 +111,7 @@ std::vector<Case> cases(int64_t width) {
     all.emplace_back("rms_norm 576", [](Inputs& in) { in.table.rmsnorm(in.x.data(), in.x.data(), in.out.data(), kMostWidth, 1e-5f); });
     all.emplace_back("silu_mul 576", [](Inputs& in) { in.table.silu_mul(in.x.data(), in.x.data(), in.out.data(), kMostWidth); });
     all.emplace_back("rope 64", [](Inputs& in) { in.table.rope_interleaved(in.out.data(), in.x.data(), kHeadDim / 2); });
-    all.emplace_back("store_kv 64", [](Inputs& in) {
-        in.table.store_kv(in.x.data(), in.x.data(), {in.keys.data(), in.key_scales.data(), in.values.data(), in.value_scales.data()}, 3,
-                          kHeadDim, kKeys);
-    });
+    all.emplace_back("store_kv 64", [](Inputs& in) { in.table.store_kv(in.x.data(), in.x.data(), in.cached(), 3, kHeadDim, kKeys); });
     all.emplace_back("argmax 512", [](Inputs& in) { in.table.argmax(in.x.data(), kVocab); });
     all.emplace_back("gumbel_argmax 512", [](Inputs& in) { in.table.gumbel_argmax(in.x.data(), kVocab, 0.7f, 5, 0, 9); });
     return all;
