@@ -124,10 +124,12 @@ def load(
     with phases.timed("resolve_s"):
         opened = _open(model, offline=offline, progress=progress)
     try:
-        with phases.timed("plan_s"):
-            plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, look=look)
-        with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
+        with ThreadPoolExecutor(
+            1
+        ) as pool:  # the tokenizer is built beside the rest: a look at others and packing leave the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
+            with phases.timed("plan_s"):
+                plan = make_plan(opened, mode, threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, look=look)
             backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
             try:
                 opened.check_unchanged()
