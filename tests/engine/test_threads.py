@@ -77,6 +77,17 @@ def test_the_reason_says_what_was_seen(tmp_path: Path) -> None:
     assert choice.to_dict()["others_busy_cpus"] == 1.04
 
 
+def test_a_quiet_machine_is_not_looked_at_for_long(tmp_path: Path) -> None:
+    class Never(NeighbourLook):
+        def busy_cpus(self) -> float | None:
+            raise AssertionError("looked")
+
+    choose(tmp_path, load=0.2)
+    choice = choose_threads("auto", look=Never(frozenset((0, 1))), cpus=frozenset((0, 1)), root=tmp_path)
+    assert (choice.threads, choice.others_busy_cpus) == (2, None)
+    assert choice.reason.endswith("load average 0.2)")
+
+
 @pytest.mark.parametrize("threads", [0, 257, 1.5, True, "two"])
 def test_what_is_no_number_of_threads_is_refused(threads: object) -> None:
     with pytest.raises(UsageError, match="threads must be an integer from 1 to 256 or 'auto', got"):

@@ -38,7 +38,8 @@ void expect(bool holds, const char* what) {
 std::unique_ptr<PackedWeights> weight(TensorType type, int64_t n, int64_t k, uint64_t seed) {
     auto made = std::make_unique<PackedWeights>(type, n, k);
     std::mt19937_64 random(seed);
-    std::vector<uint8_t> source(static_cast<size_t>(source_bytes(type, n, k)));
+    const TensorType file_type = type == TensorType::R8 ? TensorType::Q8_0 : type;
+    std::vector<uint8_t> source(static_cast<size_t>(source_bytes(file_type, n, k)));
     if (type == TensorType::F32) {
         for (size_t at = 0; at < source.size(); at += 4) {
             const float value = static_cast<float>(random() % 2001) / 8000.0f - 0.125f;
@@ -49,16 +50,17 @@ std::unique_ptr<PackedWeights> weight(TensorType type, int64_t n, int64_t k, uin
         const uint16_t scale = 0x1419;
         for (size_t at = 0; at < source.size(); at += 34) std::memcpy(&source[at], &scale, 2);
     }
-    made->pack_rows(0, n, source.data(), source.size());
+    made->pack_rows(0, n, source.data(), source.size(), file_type);
     return made;
 }
 
-// The weights that all programs share.
+// The weights that all programs share, and how finely their caches keep keys and values.
 struct Model {
+    TensorType last;
+    int64_t bits;
     std::unique_ptr<PackedWeights> embedding = weight(TensorType::F32, kVocab, kHidden, 1),
                                    qkv = weight(TensorType::Q8_0, kQkv, kHidden, 2), o = weight(TensorType::Q8_0, kHidden, kHeads* kDim, 3),
-                                   gate_up = weight(TensorType::F32, 2 * kWide, kHidden, 4),
-                                   down = weight(TensorType::Q8_0, kHidden, kWide, 5);
+                                   gate_up = weight(TensorType::F32, 2 * kWide, kHidden, 4), down = weight(last, kHidden, kWide, 5);
 };
 
 std::unique_ptr<Program> make_program(const Model& model, int64_t threads, const KVCache& kv) {
@@ -126,7 +128,7 @@ void at_once(int count, const std::function<void(int)>& work) {
 
 // Many rows a pass, then few over several spans, with the clock on and off in turn.
 void one_program_many_threads(const Model& model, const std::vector<float>& expected) {
-    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks);
+    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks, model.bits);
     const auto program = make_program(model, 4, kv);
     const Sequence sequence(560, 3);
     program->profile(true);
@@ -143,7 +145,7 @@ void one_program_many_threads(const Model& model, const std::vector<float>& expe
 
 // Two engines with one set of weights and one cache, each with blocks of its own; the second goes on where the first has written.
 void two_programs_one_cache(const Model& model, const std::vector<float>& expected) {
-    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks);
+    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks, model.bits);
     std::unique_ptr<Program> programs[2] = {make_program(model, 2, kv), make_program(model, 3, kv)};
     std::vector<float> logits[2];
     at_once(2, [&](int i) { logits[i] = feed(*programs[i], Sequence(200, i * kTable), 0, 200, 16); });
@@ -160,7 +162,7 @@ void two_programs_one_cache(const Model& model, const std::vector<float>& expect
 
 // One of two callers may be refused; none sees the other's rows.
 void two_callers_one_program(const Model& model, const std::vector<float>& expected) {
-    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks);
+    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks, model.bits);
     const auto program = make_program(model, 2, kv);
     std::atomic<int> done{0};
     at_once(2, [&](int i) {
@@ -211,13 +213,14 @@ void ceilings() {
 }  // namespace
 
 int main() {
-    const Model model;
-    const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks);
-    const std::vector<float> expected = feed(*make_program(model, 1, kv), Sequence(560, 0), 0, 560, 1);
-    one_program_many_threads(model, expected);
-    two_programs_one_cache(model, expected);
-    two_callers_one_program(model, expected);
-    samplers(expected);
+    for (const Model& model : {Model{TensorType::Q8_0, 16}, Model{TensorType::R8, 8}}) {
+        const KVCache kv(kLayers, kKvHeads, kDim, kBlock, kBlocks, model.bits);
+        const std::vector<float> expected = feed(*make_program(model, 1, kv), Sequence(560, 0), 0, 560, 1);
+        one_program_many_threads(model, expected);
+        two_programs_one_cache(model, expected);
+        two_callers_one_program(model, expected);
+        samplers(expected);
+    }
     ceilings();
     std::puts("ok");
     return 0;

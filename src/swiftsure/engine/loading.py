@@ -131,21 +131,23 @@ def load(
         opened = _open(model, offline=offline, progress=progress)
     beside: OpenDraft | None = None
     try:
-        with phases.timed("plan_s"):
-            beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
-            plan = make_plan(
-                opened,
-                mode,
-                threads=threads,
-                context=context,
-                kv_memory=kv_memory,
-                isa=isa,
-                without=without,
-                draft=beside,
-                look=look,
-            )
-        with ThreadPoolExecutor(1) as pool:  # the tokenizer is built while weights are packed: packing leaves the interpreter free
+        with ThreadPoolExecutor(
+            1
+        ) as pool:  # the tokenizer is built beside the rest: looking at others and packing leave the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
+            with phases.timed("plan_s"):
+                beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
+                plan = make_plan(
+                    opened,
+                    mode,
+                    threads=threads,
+                    context=context,
+                    kv_memory=kv_memory,
+                    isa=isa,
+                    without=without,
+                    draft=beside,
+                    look=look,
+                )
             backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
             try:
                 opened.check_unchanged()

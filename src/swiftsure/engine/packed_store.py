@@ -2,7 +2,7 @@
 
 One file a key under ``packed/`` of the cache folder: 4096 bytes of header (JSON), then the arena's bytes. Nothing in it is trusted: a file
 counts only when its header says exactly what is wanted, its size is exact, and the checksum of all bytes read is the header's. Any other
-file is refused and written anew. It is read into the arena's huge pages, not mapped: see docs/decisions on start-up.
+file is refused and written anew. It is read into the arena's huge pages, not mapped: docs/decisions/0014.
 
 Disk use is bounded: together the files hold at most ``LIMIT_BYTES``, the least recently used go first, and ``FREE_BYTES`` of the disk stay
 free. Small models are not kept, packing them takes no time worth a file. A folder that cannot be written is no fault: loading goes on.

@@ -80,8 +80,9 @@ def choose_threads(
     allowed = machine.allowed_cpus() if cpus is None else cpus
     logical = len(_cpu_folders(root)) or len(allowed)
     cores, quota = machine.physical_cores(allowed, root), machine.cgroup_cpus(root)
-    busy = look.busy_cpus() if look is not None and asked is None else None
     load = machine.load_average(root)
+    idle = load is not None and load < _WHOLE  # no neighbour that stays: nothing to wait for
+    busy = look.busy_cpus() if look is not None and asked is None and not idle else None
     chosen, decided_by = max(1, min(cores, MAX_THREADS)), "affinity" if len(allowed) < logical else "cores"
     if cores > MAX_THREADS:
         decided_by = "limit"
@@ -97,7 +98,7 @@ def choose_threads(
     return ThreadChoice(
         threads=chosen,
         decided_by=decided_by,
-        reason=_reason(chosen, decided_by, len(allowed), logical, cores, quota, busy),
+        reason=_reason(chosen, decided_by, len(allowed), logical, cores, quota, busy, load),
         logical_cpus=logical,
         allowed_cpus=len(allowed),
         cores=cores,
@@ -107,7 +108,9 @@ def choose_threads(
     )
 
 
-def _reason(chosen: int, decided_by: str, allowed: int, logical: int, cores: int, quota: float | None, busy: float | None) -> str:
+def _reason(
+    chosen: int, decided_by: str, allowed: int, logical: int, cores: int, quota: float | None, busy: float | None, load: float | None
+) -> str:
     decided = {
         "request": "as asked",
         "cores": "a thread a core",
@@ -119,6 +122,8 @@ def _reason(chosen: int, decided_by: str, allowed: int, logical: int, cores: int
     seen = [f"{cores} cores behind {allowed} of {logical} CPUs", "no quota" if quota is None else f"quota {quota:g} CPUs"]
     if busy is not None:
         seen.append(f"others keep {busy:.1f} CPUs busy")
+    elif load is not None:
+        seen.append(f"load average {load:.1f}")
     return f"{chosen}, {decided} ({', '.join(seen)})"
 
 

