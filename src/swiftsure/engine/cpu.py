@@ -228,7 +228,8 @@ class _Weights:
         self._packing = packing
         self._progress = progress
         self._arena = kernels.WeightArena()
-        self.packed = {(matrix.type, (name,)): matrix for name, matrix in shared.items()}  # by packed type and names
+        self.packed: dict[tuple[str, tuple[str, ...]], kernels.PackedMatrix] = {}  # by packed type and names
+        self.packed |= {(matrix.type, (name,)): matrix for name, matrix in shared.items()}
         self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)} - set(shared))
         self._done = 0
         self._vector_bytes = 0

@@ -131,9 +131,7 @@ def load(
         opened = _open(model, offline=offline, progress=progress)
     beside: OpenDraft | None = None
     try:
-        with ThreadPoolExecutor(
-            1
-        ) as pool:  # the tokenizer is built beside the rest: looking at others and packing leave the interpreter free
+        with ThreadPoolExecutor(1) as pool:  # builds the tokenizer beside the rest, which leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
             with phases.timed("plan_s"):
                 beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
