@@ -236,7 +236,7 @@ def make_llm(backend: FakeBackend | None = None, *, levers: Collection[str] = ()
     )
     engine = make_engine(backend, levers=levers, context=context)
     mode = "exact" if levers else "default"
-    off = tuple(name for name in LEVERS if levers and name not in levers)
+    off = tuple(name for name in ALL_LEVERS if levers and name not in levers)
     return LLM(fake_model(context), backend, engine, mode=mode, levers_off=off, memory=memory, load_phases={})
 
 

@@ -8,6 +8,7 @@ from fakes import ALL_LEVERS, FakeBackend, make_engine, make_llm, request, run_a
 from swiftsure.engine.activation import Activation, lever_states, not_active_line, require_available, resolve_mode
 from swiftsure.engine.evidence import Evidence
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
+from swiftsure.engine.numerics import NUMERIC_LEVERS
 from swiftsure.errors import NotActiveError, UsageError
 
 
@@ -32,7 +33,7 @@ def test_lines_follow_the_grammar():
         "levers_off=prefix_cache"
     )
     assert run.lever_lines() == [
-        "LEVER name=speculation state=on occasions=57 declined=0 drafted=412 accepted=371",
+        "LEVER name=speculation state=on occasions=57 declined=0 drafted=412 accepted=371 passes=0",
         "LEVER name=prefix_cache state=off occasions=0 evicted=0 lookups=0 hits=0 tokens_reused=0",
     ]
     assert run.exit_line("ok", 20, 20, 12.44) == "EXIT mode=exact status=ok items=20/20 wall_s=12.4"
@@ -145,7 +146,7 @@ def test_every_lever_of_a_mode_is_specified_and_counted():
 
 def test_requirement_of_a_lever_is_checked_with_a_reason():
     small = EngineFacts(max_rows=1, max_logit_rows=1, kv_blocks=1)
-    assert [lever.unmet(small) is None for lever in LEVERS.values()] == [False] * 4
+    assert [lever.unmet(small) is None for lever in LEVERS.values()] == [name in NUMERIC_LEVERS for name in LEVERS]
     assert LEVERS["speculation"].unmet(small) == "logit rows a pass must be at least 2, got 1"
     assert all(lever.unmet(EngineFacts(max_rows=2, max_logit_rows=2, kv_blocks=2)) is None for lever in LEVERS.values())
 

@@ -65,7 +65,7 @@ def test_fast_without_its_numeric_levers_has_the_bits_of_default(tiny: Path) -> 
         np.testing.assert_array_equal(llm.logits(ids).view(np.uint32), expected.view(np.uint32))
     with swiftsure.load(tiny, mode="fast", threads=1, cache=False) as llm:
         moved = llm.logits(ids)
-    assert 0 < np.linalg.norm(moved - expected) / np.linalg.norm(expected) < 0.1
+    assert 0 < np.linalg.norm(moved - expected) / np.linalg.norm(expected) < 0.25  # heavy tails, on one grid a row
 
 
 def test_a_matrix_that_no_grid_of_rows_can_hold_makes_the_lever_not_active_with_the_reason(tmp_path: Path) -> None:

@@ -52,17 +52,17 @@ def test_a_mode_that_cannot_run_stands_in_the_table_with_the_reason(honest_resul
     assert mode.decode_tokens_per_s is None
 
 
-def test_fast_keeps_its_own_bits_and_its_tolerances_and_is_inconclusive_without_a_task(honest_result: ProveResult) -> None:
+def test_fast_keeps_its_own_bits_and_is_judged_by_its_tolerances(honest_result: ProveResult) -> None:
     fast = honest_result.mode("fast")
-    assert (fast.verdict, fast.reason) == ("INCONCLUSIVE", "task not measured")
     assert fast.bits_compared > 0
     assert fast.bits_differing == 0
     assert set(fast.proof["bits_by_pass"]) == {"again", "together", "warm"}
-    assert fast.contract["kept"]
-    assert 0 < fast.contract["worst"]["kl_max"] < fast.contract["limits"]["kl_max"]
+    assert fast.contract["worst"]["kl_max"] > 0
+    assert not fast.contract["kept"]  # one grid a row is too coarse for this model's heavy tails
+    assert fast.verdict == "FAILED"
+    assert str(fast.reason).startswith("tolerances of the contract are broken: prose up to 128 tokens: ")
     for lever in ("row_integers", "int8_kv"):
         assert fast.levers[lever]["state"] == "on"
-    assert honest_result.exit_code == 0
 
 
 def test_figures_are_there_and_fit_together(honest_result: ProveResult) -> None:
@@ -106,7 +106,7 @@ def test_run_record_holds_pins_machine_levers_and_results(honest_result: ProveRe
     record = json.loads((tmp_path / "record.json").read_text())
     assert record["command"] == "prove"
     assert record["status"] == "ok"
-    assert record["mode"] == "default+exact"
+    assert record["mode"] == "default+exact+fast"
     assert record["levers"]["speculation"]["drafted"] > 0
     assert record["results"]["modes"][1]["verdict"] == "PROVED"
 
@@ -287,6 +287,10 @@ def test_pinned_model_is_proved_on_a_small_workload(smollm2_path: Path, run_prov
     assert result.mode("exact").bits_differing == 0
     assert result.mode("exact").bits_compared == 3 * result.mode(BASE).bits_compared > 0
     assert result.mode(BASE).decode_tokens_per_s
+    fast = result.mode("fast")
+    assert (fast.verdict, fast.reason) == ("INCONCLUSIVE", "task not measured")
+    assert fast.bits_differing == 0
+    assert 0 < fast.contract["worst"]["kl_max"] < fast.contract["limits"]["kl_max"]
 
 
 def test_drafts_stand_beside_their_ceiling_by_kind(honest_result: ProveResult) -> None:

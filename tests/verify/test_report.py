@@ -69,7 +69,7 @@ def test_report_escapes_what_models_and_prompts_say(honest_result: ProveResult) 
 
 def test_report_names_what_was_not_tested(honest_result: ProveResult) -> None:
     text = Page(render_report(honest_result)).text
-    assert "fast: not active" in text
+    assert "big: not active" in text
     assert "NOT MEASURED" in text
 
 

@@ -148,7 +148,7 @@ def runs(tiny_path: Path) -> Iterator[dict[str, ModeRun]]:
             command = (sys.executable, WORKER, "drift", "fast")
             run = ModeRun(name=name, client=stack.enter_context(WorkerClient(name, on_line=lambda _: None, command=command)))
             run.loaded = run.worker().ask(
-                "load", model=str(tiny_path), mode=name, threads=1, isa=None, context=None, offline=True, cache=False
+                "load", model=str(tiny_path), mode=name, threads=1, isa=None, context=None, offline=True, cache=False, draft=None
             )
             found[name] = run
         yield found

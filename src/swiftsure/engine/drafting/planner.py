@@ -33,16 +33,13 @@ class DraftPlanner:
 
     def __init__(self, sources: SequenceOf[DraftSource], evidence: SpeculationEvidence) -> None:
         self.policy = DraftPolicy()
+        self.wants_hidden = any(source.wants_hidden for source in sources)
         self._sources = tuple(sources)
         self._evidence = evidence
 
     @property
     def active(self) -> bool:
         return bool(self._sources)
-
-    @property
-    def wants_hidden(self) -> bool:
-        return any(source.wants_hidden for source in self._sources)
 
     def calibrate(self) -> None:
         """Times the stepwise sources. Only before the first request, once the cost of rows is known."""
