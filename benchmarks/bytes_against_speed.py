@@ -35,12 +35,12 @@ from benchmarks.wide_models import write_bf16_twin, write_random_llama
 from swiftsure.models.catalogue import DEFAULT_MODEL, resolve
 from swiftsure.models.quantize_file import quantize_file
 from swiftsure.records.machine import read_machine
-from swiftsure.records.memory_wall import measure_read_bandwidth
+from swiftsure.records.memory_wall import ReadBandwidth, combine, measure_read_bandwidth
 from swiftsure.records.statistics import median, paired_ratio
 
 TYPES = ("BF16", "Q8_0", "Q4_1", "Q4_0")
 BITS = {"BF16": 16.0, "Q8_0": 8.5, "Q4_1": 5.0, "Q4_0": 4.5}
-RANDOM_SIZES = {"350m": {"layers": 24, "hidden": 1024, "intermediate": 2816, "heads": 16, "kv_heads": 4}}
+RANDOM_SIZES = {"350m": {"layers": 27, "hidden": 1024, "intermediate": 2816, "heads": 16, "kv_heads": 4}}
 PROMPT = "Memory bandwidth decides how fast a language model writes, because"
 RESULTS = Path(__file__).parent / "results"
 
@@ -103,19 +103,25 @@ def _measure_model(wide: Path, options: argparse.Namespace) -> dict[str, Any]:
     turns: dict[str, list[float]] = {kind: [] for kind in TYPES}
     with ExitStack() as stack:
         models = {
-            kind: stack.enter_context(swiftsure.load(path, mode="default", threads=options.threads, context=512))
+            kind: stack.enter_context(swiftsure.load(path, mode="default", threads=options.threads, context=512, cache=False))
             for kind, path in files.items()
         }
+        token_bytes = {kind: int(models[kind].model.info()["decode_bytes_per_token"]) for kind in TYPES}
+        probes = [_read_probes(token_bytes, options.threads)]
         for turn in range(-1, options.rounds):  # the first round warms up
             for at in range(len(TYPES)):
                 kind = TYPES[(at + turn) % len(TYPES)]
                 seconds = _decode_s(models[kind], options.tokens)
                 if turn >= 0:
                     turns[kind].append(1000 * seconds)
-        token_bytes = {kind: int(models[kind].model.info()["decode_bytes_per_token"]) for kind in TYPES}
+        probes.append(_read_probes(token_bytes, options.threads))
         facts = {"parameters": models["BF16"].model.info()["parameters"], "isa": models["BF16"].activation.isa}
-    walls = {kind: 1000 / measure_read_bandwidth(count, threads=options.threads).bytes_per_s * count for kind, count in token_bytes.items()}
+    walls = {kind: 1000 * token_bytes[kind] / combine([probe[kind] for probe in probes]).bytes_per_s for kind in TYPES}
     return facts | summarize(turns, token_bytes, walls)
+
+
+def _read_probes(token_bytes: Mapping[str, int], threads: int) -> dict[str, ReadBandwidth]:
+    return {kind: measure_read_bandwidth(count, threads=threads, passes=7) for kind, count in token_bytes.items()}
 
 
 def _decode_s(llm: swiftsure.LLM, tokens: int) -> float:
