@@ -37,9 +37,16 @@ def weights(rng: np.random.Generator, n: int, k: int, kind: str) -> Float32:
 
 
 def block_errors(tensor_type: str, rows: Float32, encoded: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Squared error of each block, by the float64 twin."""
+    """Error of each block in the search's measure, by the float64 twin."""
     miss = reference.dequantize(tensor_type, encoded.reshape(-1), rows.shape) - rows
-    return np.asarray((miss**2).reshape(-1, 32).sum(axis=1))
+    return np.asarray((importance(rows) * (miss**2).reshape(-1, 32)).sum(axis=1))
+
+
+def importance(rows: Float32) -> NDArray[np.float64]:
+    """What the error of each weight counts (blocks, 32)."""
+    squares = np.square(rows.reshape(-1, 32).astype(np.float64))
+    mean = squares.mean(axis=1, keepdims=True)
+    return np.asarray(np.where(mean > 0, (squares + mean) / np.where(mean > 0, 2 * mean, 1), 1))
 
 
 @given(
@@ -76,10 +83,10 @@ def test_the_search_is_worse_than_plain_rounding_in_no_block(tensor_type: str, n
     [
         ("Q8_0", "normal", 0.93),
         ("Q4_0", "normal", 0.95),
-        ("Q4_1", "normal", 0.91),
+        ("Q4_1", "normal", 0.93),
         ("Q8_0", "heavy tail", 0.97),
         ("Q4_0", "heavy tail", 0.97),
-        ("Q4_1", "heavy tail", 0.92),
+        ("Q4_1", "heavy tail", 0.95),
     ],
 )
 def test_the_search_lowers_the_error_by_more_than_a_few_percent(tensor_type: str, kind: str, ratio: float) -> None:
@@ -88,6 +95,15 @@ def test_the_search_lowers_the_error_by_more_than_a_few_percent(tensor_type: str
     # Relative to each block's own size, so that a heavy tail does not make one block the whole of the sum.
     norms = np.square(rows.reshape(-1, 32).astype(np.float64)).sum(axis=1)
     assert np.sqrt((search / norms).mean() / (plain / norms).mean()) < ratio
+
+
+@pytest.mark.parametrize("tensor_type", ["Q4_0", "Q4_1"])
+def test_columns_of_large_weights_are_not_clipped_in_every_row(tensor_type: str) -> None:
+    """In models such columns meet the largest activations, where an error of one sign in all rows adds up."""
+    rows = weights(np.random.default_rng(9), 400, 64, "normal")
+    rows[:, 7] = np.abs(rows[:, 7]) + np.float32(0.08)
+    values = reference.dequantize(tensor_type, quantize_rows(tensor_type, rows).reshape(-1), rows.shape)
+    assert abs((values[:, 7] / rows[:, 7]).mean() - 1) < 0.01
 
 
 def test_the_search_comes_within_three_percent_of_trying_everything() -> None:
@@ -100,7 +116,7 @@ def test_the_search_comes_within_three_percent_of_trying_everything() -> None:
             minimum = low + a * (high - low)
             scale = (high - low) * (1 - a - b) / 15
             q = np.clip(np.rint((blocks - minimum) / scale), 0, 15)
-            best = np.minimum(best, ((q * scale + minimum - blocks) ** 2).sum(axis=1))
+            best = np.minimum(best, (importance(rows) * (q * scale + minimum - blocks) ** 2).sum(axis=1))
     found = block_errors("Q4_1", rows, quantize_rows("Q4_1", rows))
     assert np.sqrt(found.sum() / best.sum()) < 1.03
 
