@@ -362,10 +362,12 @@ std::vector<Program::Piece> Program::pieces() const {
     for (size_t s = 0; s < stages_.size(); ++s) {
         const int64_t stage = static_cast<int64_t>(s);
         std::visit(Overloaded{[&](const RowStage& rows) {
-                                  for (const RowOp& op : rows.ops) pieces.push_back({stage, std::visit(name, op)});
+                                  for (const RowOp& op : rows.ops) pieces.push_back({stage, std::visit(name, op), 0});
                               },
-                              [&](const auto& work) { pieces.push_back({stage, name(work)}); }},
+                              [&](const auto& work) { pieces.push_back({stage, name(work), 0}); }},
                    stages_[s].work);
+        if (const MatmulStage* matmul = std::get_if<MatmulStage>(&stages_[s].work))
+            for (const Part& part : matmul->parts) pieces.back().weight_bytes += part.weight.strips * part.weight.strip_bytes;
     }
     return pieces;
 }

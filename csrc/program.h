@@ -65,6 +65,7 @@ class Program {
     struct Piece {
         int64_t stage;
         const char* name;
+        int64_t weight_bytes;  // packed, that a matmul reads; 0 for all others
     };
     std::vector<Piece> pieces() const;
     // From the next run on, times every piece on every thread (on) or nothing (off, as at first). Results are the same either way.

@@ -91,12 +91,12 @@ OutArray<float> selected_rows(nb::handle self, const std::string& buffer) {
     return OutArray<float>(const_cast<float*>(rows.values), {static_cast<size_t>(rows.rows), static_cast<size_t>(rows.width)}, self);
 }
 
-using Pieces = std::vector<std::tuple<int64_t, std::string>>;
+using Pieces = std::vector<std::tuple<int64_t, std::string, int64_t>>;
 using Times = std::tuple<int64_t, int64_t, OutArray<int64_t>, OutArray<int64_t>>;
 
 Pieces pieces(const BoundProgram& self) {
     Pieces all;
-    for (const Program::Piece& piece : self.program.pieces()) all.emplace_back(piece.stage, piece.name);
+    for (const Program::Piece& piece : self.program.pieces()) all.emplace_back(piece.stage, piece.name, piece.weight_bytes);
     return all;
 }
 
@@ -187,7 +187,8 @@ void register_program(nb::module_& m) {
         .def("selected_rows", &selected_rows, nb::arg("buffer"),
              "What the last run left in a buffer that is written after select_rows: (wanted, width), a view that the next run overwrites.")
         .def("pieces", &pieces,
-             "What is timed: (stage, name) in the order of the work, \"quantize\" before the matmul that asked for it and \"merge\" after "
+             "What is timed: (stage, name, bytes of packed weights that a matmul reads) in the order of the work, \"quantize\" before the "
+             "matmul that asked for it and \"merge\" after "
              "its "
              "attention; all others in the order they were appended.")
         .def(

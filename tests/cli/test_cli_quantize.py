@@ -56,7 +56,7 @@ def test_rounding_twice_is_said_openly(swiftsure: Run, tmp_path: Path) -> None:
         ((), "nothing to do: give --type, --head or --embedding"),
         (("--type", "Q5_K"), "type must be one of Q8_0, Q4_0, Q4_1, got 'Q5_K'"),
         (("--type", "Q4_0", "--method", "best"), "method must be one of search, rtn, got 'best'"),
-        (("--type", "Q4_0", "--threads", "0"), "threads must be an integer from 1 to 256 or 'auto', got 0"),
+        (("--type", "Q4_0", "--threads", "0"), "threads must be an integer from 1 to 256"),
         (("--head", "Q4_0", "--embedding", "Q8_0"), "one tensor, which cannot be Q4_0 and Q8_0 at once"),
     ],
 )

@@ -28,7 +28,7 @@ NAMES = ["embed", *["rms_norm", "quantize", *LAYER, "matmul"] * 2, "select_rows"
 
 
 def piece(stage: int, name: str = "matmul", **fields: object) -> Piece:
-    return Piece(**({"stage": stage, "name": name, "op": 0, "kind": "o", "layer": 0, "whole": True} | fields))  # type: ignore[arg-type]
+    return Piece(**({"stage": stage, "name": name, "op": 0, "kind": "o", "layer": 0, "packed_bytes": 0, "whole": True} | fields))  # type: ignore[arg-type]
 
 
 def raw(planned: int, wall: int, shares: list[list[tuple[int, int, int]]], work: list[list[int]]) -> RawTimes:
@@ -98,7 +98,7 @@ def test_one_pass_is_typical_of_itself_and_none_is_not() -> None:
 
 
 def test_every_operation_of_a_schedule_has_its_piece_kind_and_layer() -> None:
-    pieces = pieces_of(MODEL.schedule, [(0, name) for name in NAMES])
+    pieces = pieces_of(MODEL.schedule, [(0, name, 7) for name in NAMES])
     assert [one.op for one in pieces if one.whole] == list(range(len(MODEL.schedule.ops)))
     assert [one.kind for one in pieces if one.name == "matmul"] == ["qkv", "o", "gate_up", "down"] * 2 + ["head"]
     assert {one.kind for one in pieces if one.name in ("quantize", "rms_norm")} == {"norms+quantize"}
@@ -110,4 +110,4 @@ def test_every_operation_of_a_schedule_has_its_piece_kind_and_layer() -> None:
 @pytest.mark.parametrize(("names", "message"), [(NAMES[:-1], "pieces for 25 of the 26"), ([*NAMES, "matmul"], "past the 26 operations")])
 def test_a_program_of_another_schedule_is_refused(names: list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        pieces_of(MODEL.schedule, [(0, name) for name in names])
+        pieces_of(MODEL.schedule, [(0, name, 0) for name in names])

@@ -30,7 +30,15 @@ PIECES = [
 
 
 def test_every_operation_is_a_piece_in_the_order_of_the_work() -> None:
-    assert make_program().pieces() == PIECES
+    assert [piece[:2] for piece in make_program().pieces()] == PIECES
+
+
+def test_a_matmul_states_the_packed_bytes_of_all_its_weights() -> None:
+    """q as Q8_0 beside k and v as F32, then o, gate and up, down as Q8_0 and the head as F32, in strips of 16 rows."""
+    read = [size for _, name, size in make_program().pieces() if name == "matmul"]
+    byte = 34 / 32
+    assert read == [192 * 64 * byte + 128 * 64 * 4, 64 * 192 * byte, 192 * 64 * byte, 64 * 96 * byte, 64 * 64 * 4]
+    assert not any(size for _, name, size in make_program().pieces() if name != "matmul")
 
 
 @pytest.mark.parametrize("threads", [1, 3])

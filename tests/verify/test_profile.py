@@ -36,11 +36,11 @@ COSTS = (
     cost("select_rows", "8", 0, 0, 0),
 )
 PIECES = (
-    Piece(stage=0, name="quantize", op=0, kind="norms+quantize", layer=0, whole=False),
-    Piece(stage=1, name="matmul", op=0, kind="qkv", layer=0, whole=True),
-    Piece(stage=2, name="attention", op=2, kind="attention", layer=0, whole=True),
-    Piece(stage=3, name="matmul", op=1, kind="qkv", layer=1, whole=True),
-    Piece(stage=4, name="select_rows", op=3, kind="embed+select", layer=None, whole=True),
+    Piece(stage=0, name="quantize", op=0, kind="norms+quantize", layer=0, packed_bytes=0, whole=False),
+    Piece(stage=1, name="matmul", op=0, kind="qkv", layer=0, packed_bytes=0, whole=True),
+    Piece(stage=2, name="attention", op=2, kind="attention", layer=0, packed_bytes=0, whole=True),
+    Piece(stage=3, name="matmul", op=1, kind="qkv", layer=1, packed_bytes=0, whole=True),
+    Piece(stage=4, name="select_rows", op=3, kind="embed+select", layer=None, packed_bytes=0, whole=True),
 )
 WORK = np.array([0.1, 1.5, 1.0, 4.0, 0.1]) * 1e-3
 WAIT = np.array([0.0, 0.5, 0.0, 1.0, 0.1]) * 1e-3

@@ -39,10 +39,6 @@ Requantize = Annotated[
     bool, option("--requantize", section=_TYPES, help="Let 8-bit weights be rounded a second time, to 4 bits: lossy on lossy.")
 ]
 Force = Annotated[bool, option("--force", section=options.OUTPUT, help="Replace OUTPUT if it exists.")]
-Threads = Annotated[
-    int | None,
-    option("--threads", metavar="N", section=options.MACHINE, help="Default: the physical cores this process may use."),
-]
 
 
 def quantize(
@@ -56,7 +52,7 @@ def quantize(
     force: Force = False,
     json_output: options.JsonFlag = False,
     offline: options.OfflineOption = False,
-    threads: Threads = None,
+    threads: options.ThreadsOption = None,
 ) -> int:
     """Make an 8- or 4-bit model from a 16-bit one.
 

@@ -111,6 +111,7 @@ class CPUBackend(Backend):
             raise UsageError(str(error)) from error
         self._kv_blocks = kv.blocks
         self._kv_bytes = kv.nbytes
+        self._kv_bits = kv.bits
         self._isa = isa
         self._program: kernels.Program | None = program
         self._lookups = {op.weight: weights.matrix(op.weight) for op in schedule.ops if isinstance(op, Embed)}
@@ -180,6 +181,11 @@ class CPUBackend(Backend):
 
     def hidden(self) -> NDArray[np.float32]:
         return self._running().selected_rows(self._schedule.head_input)
+
+    @property
+    def kv_bits(self) -> int:
+        """Bits of a cached key or value."""
+        return self._kv_bits
 
     def time_passes(self, on: bool) -> None:
         """From the next pass on, times what each thread does in it, or nothing (as at first). The logits are the same."""

@@ -30,6 +30,7 @@ class Piece:
     op: int  # index in the schedule
     kind: str  # what it is counted under: "qkv", "norms+quantize", ...
     layer: int | None  # None: before or after the layers
+    packed_bytes: int  # of weights, that a matmul reads
     whole: bool  # False: a part (quantize, merge) of the operation, whose cost is counted with the other part
 
 
@@ -69,22 +70,30 @@ class TypicalTimes:
         return self.wall_s - self.call_s - float(self.work_s.sum() + self.wait_s.sum())
 
 
-def pieces_of(schedule: Schedule, named: Iterable[tuple[int, str]]) -> tuple[Piece, ...]:
-    """The pieces of a program that was built from ``schedule``, from its list of ``(stage, name)``.
+def pieces_of(schedule: Schedule, named: Iterable[tuple[int, str, int]]) -> tuple[Piece, ...]:
+    """The pieces of a program that was built from ``schedule``, from its list of ``(stage, name, packed bytes)``.
 
     A "quantize" belongs to the matmul after it, a "merge" to the attention before it; all others follow the schedule one by one. Raises
     ValueError when they do not.
     """
     places = list(_places(schedule.ops))
     pieces, op = [], 0
-    for stage, name in named:
+    for stage, name, packed_bytes in named:
         part = name in ("quantize", "merge")
         index = op - 1 if name == "merge" else op
         if not 0 <= index < len(places):
             raise ValueError(f"the program has a piece {name!r} past the {len(places)} operations of the schedule")
         kind, layer = places[index]
         pieces.append(
-            Piece(stage=stage, name=name, op=index, kind="norms+quantize" if name == "quantize" else kind, layer=layer, whole=not part)
+            Piece(
+                stage=stage,
+                name=name,
+                op=index,
+                kind="norms+quantize" if name == "quantize" else kind,
+                layer=layer,
+                packed_bytes=packed_bytes,
+                whole=not part,
+            )
         )
         op += not part
     if op != len(places):

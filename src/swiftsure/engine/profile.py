@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
@@ -171,10 +171,24 @@ class Profiler:
     # --- inside -----------------------------------------------------------------------------------------------------------
 
     def _costs(self, case: Case) -> tuple[tuple[StepCost, ...], ...]:
-        return tuple(
-            pass_costs(self._schedule, self._llm.model.tensors, positions=start + rows, rows=rows, wanted=wanted)
+        """By pass. Weights count as the file stores them, or as they are packed where the mode packs them in fewer bits."""
+        packed = {piece.op: piece.packed_bytes for piece in self._backend.pieces() if piece.packed_bytes}
+
+        def read(op: int, cost: StepCost) -> StepCost:
+            return replace(cost, weight_bytes=min(cost.weight_bytes, packed[op])) if op in packed else cost
+
+        passes = (
+            pass_costs(
+                self._schedule,
+                self._llm.model.tensors,
+                positions=start + rows,
+                rows=rows,
+                wanted=wanted,
+                kv_bits=self._backend.kv_bits,
+            )
             for start, rows, wanted in self._passes(case)
         )
+        return tuple(tuple(read(op, cost) for op, cost in enumerate(one)) for one in passes)
 
     def _fill(self, context: int) -> None:
         """Keys and values of ``context`` positions: real ones, since untouched memory is one page of zeros and would stay in the cache."""

@@ -163,9 +163,9 @@ class Program:
         What the last run left in a buffer that is written after select_rows: (wanted, width), a view that the next run overwrites.
         """
 
-    def pieces(self) -> list[tuple[int, str]]:
+    def pieces(self) -> list[tuple[int, str, int]]:
         """
-        What is timed: (stage, name) in the order of the work, "quantize" before the matmul that asked for it and "merge" after its attention; all others in the order they were appended.
+        What is timed: (stage, name, bytes of packed weights that a matmul reads) in the order of the work, "quantize" before the matmul that asked for it and "merge" after its attention; all others in the order they were appended.
         """
 
     def profile(self, on: bool) -> None:
