@@ -24,6 +24,7 @@ from swiftsure.engine.numerics import NUMERIC_LEVERS
 from swiftsure.engine.request import Request, TokenLogprob
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.speculation import StepCost
 
 VOCAB = 320
 EOS = 319
@@ -164,6 +165,13 @@ class FakeDrafter:
                     tokens = self.ids[start + size : start + size + max_tokens]
                     return np.array(tokens, np.int32), [min(0.2 + 0.15 * (size + j), 0.9) for j in range(len(tokens))]
         return np.zeros(0, np.int32), []
+
+
+class StillCost(StepCost):
+    """Costs that no clock moves."""
+
+    def observe(self, rows: int, seconds: float) -> None:
+        pass
 
 
 class FakeTokenizer:

@@ -6,7 +6,20 @@ from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 import pytest
-from fakes import ALL_LEVERS, EOS, VOCAB, FakeBackend, FakeDrafter, FakeSampler, FakeTokenizer, describe, request, run_all, token_by_token
+from fakes import (
+    ALL_LEVERS,
+    EOS,
+    VOCAB,
+    FakeBackend,
+    FakeDrafter,
+    FakeSampler,
+    FakeTokenizer,
+    StillCost,
+    describe,
+    request,
+    run_all,
+    token_by_token,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -16,9 +29,8 @@ from swiftsure.engine.drafting.lookup import Lookup
 from swiftsure.engine.drafting.source import Draft, DraftSource
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Sequence
-from swiftsure.engine.speculation import StepCost
 
-CHEAP_ROWS = {1: 0.0003, 16: 0.0004}  # seconds, about what a step of the fake back end takes
+CHEAP_ROWS = {1: 0.010, 16: 0.011}
 
 
 class Wild:
@@ -109,7 +121,7 @@ def engine_with(backend: FakeBackend, *sources: DraftSource, levers: SequenceOf[
         sources=sources,
         describe=describe,
     )
-    engine.drafting.policy.cost = StepCost(CHEAP_ROWS)
+    engine.drafting.policy.cost = StillCost(CHEAP_ROWS)
     engine.drafting.calibrate()
     return engine
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from fakes import FakeBackend, FakeDrafter, make_engine, request, run_all
+from fakes import FakeBackend, FakeDrafter, StillCost, make_engine, request, run_all
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,13 +17,6 @@ from swiftsure.engine.evidence import SpeculationEvidence
 from swiftsure.engine.speculation import StepCost
 
 SECONDS = {1: 0.002, 2: 0.0024, 4: 0.003, 8: 0.005, 16: 0.009}
-
-
-class Still(StepCost):
-    """Costs that no clock moves."""
-
-    def observe(self, rows: int, seconds: float) -> None:
-        pass
 
 
 def planner() -> DraftPlanner:
@@ -59,7 +52,7 @@ def test_ceiling_of_drafts_that_are_never_right_is_plain_decoding() -> None:
 def test_replay_runs_the_passes_that_the_engine_ran(temperature: float) -> None:
     backend = FakeBackend(reach=2, vocab=12)
     engine = make_engine(backend, levers=("speculation",))
-    engine.drafting.policy.cost = Still(SECONDS)
+    engine.drafting.policy.cost = StillCost(SECONDS)
     one = request([1, 2, 3, 4], max_tokens=120, ignore_eos=True, temperature=temperature, seed=4)
     (seq,) = run_all(engine, [one])
     output = np.array(seq.generation().token_ids, np.int32)

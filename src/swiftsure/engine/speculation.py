@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from math import inf, log2, prod
@@ -26,8 +26,8 @@ _DECLINED_DECAY = 0.99  # forgetting while nothing is tried, so that a bad spell
 _UNLIKELY = 0.02  # a draft token that is reached less often is not worth a row
 
 _CONTEXT_STEP = 1024  # tokens
-_SCALING_STEPS = 32  # without a calibration, the first steps (slow ones among them) say how fast the machine is, not what rows cost
-_FOLLOW_SEEN, _FOLLOW_ALL = 0.15, 0.08  # of a change seen, how much is believed at once
+_FOLLOW_SPEED, _FOLLOW_SPEED_BY_MANY = 0.15, 0.02  # of a change seen in a step of one row, of more: how much is the machine's
+_FOLLOW_ROWS = 0.10  # of a change seen in a step of several rows: how much is the price of rows, once for all sizes and once for near ones
 
 # Time of M rows over that of one, before anything was measured: weights are read once, arithmetic grows with M.
 PRIOR_SHAPE: Mapping[int, float] = {1: 1.0, 2: 1.3, 4: 1.9, 8: 3.1, 16: 5.5, 32: 10.5}
@@ -87,24 +87,35 @@ class Acceptance:
             counts[i] *= _DECLINED_DECAY
 
 
-class StepCost:
-    """Time of a step by the rows that it runs, in seconds once one was measured.
+@dataclass(slots=True)
+class _CostTable:
+    """``one_row_s * slope * shape[rows]`` is the time of a step. None: no step was timed yet."""
 
-    What was seen of a number of rows moves it fast, near ones less and all others slowly: a disturbed measurement of one is corrected, and
-    a machine that others load or free is followed. Attention grows with the context and not as the rest does with rows, so each doubling
-    of the context from 1,024 tokens on has a table of its own, which starts from its neighbour's.
+    one_row_s: float | None
+    shape: list[float]  # by rows, from 0; over one row
+    slope: float = 1.0  # on all sizes above one alike
+
+
+class StepCost:
+    """Time of a step by the rows that it runs.
+
+    Steps of one row say how fast the machine is at present, and all sizes follow that. Steps of more rows say what rows cost over one: for
+    all sizes alike (as when the calibration's one row was disturbed) and for their own and near sizes. A size that is not run keeps its
+    place among the others. Attention grows with the context and not as the rest does with rows, so each doubling of the context from 1,024
+    tokens on has a table of its own, which starts from its neighbour's.
     """
 
-    __slots__ = ("_measured", "_now", "_scaling", "_tables")
+    __slots__ = ("_now", "_tables")
 
     def __init__(self, seconds_by_rows: Mapping[int, float] | None = None) -> None:
-        self._measured = seconds_by_rows is not None and len(seconds_by_rows) > 1
-        self._scaling = 0 if self._measured else _SCALING_STEPS  # steps to come that move all sizes alike
-        points = dict(seconds_by_rows) if seconds_by_rows and self._measured else dict(PRIOR_SHAPE)
+        measured = seconds_by_rows if seconds_by_rows is not None and len(seconds_by_rows) > 1 else None
+        points = dict(measured or PRIOR_SHAPE)
         rising: dict[int, float] = {}
         for rows in sorted(points, reverse=True):  # fewer rows never cost more; disturbances only add time, so the smaller value counts
             rising[rows] = min(points[rows], *rising.values(), inf)
-        self._now = _interpolate(rising)  # by rows, from 0
+        one = rising[min(rising)]
+        shape = _interpolate({rows: seconds / one for rows, seconds in rising.items()})
+        self._now = _CostTable(one if measured else None, shape)
         self._tables = {0: self._now}
 
     def enter(self, context: int) -> None:
@@ -112,51 +123,51 @@ class StepCost:
         at = (context // _CONTEXT_STEP).bit_length()
         table = self._tables.get(at)
         if table is None:
-            nearest = min(self._tables, key=lambda known: abs(known - at))
-            table = self._tables[at] = self._tables[nearest].copy()
+            nearest = self._tables[min(self._tables, key=lambda known: abs(known - at))]
+            table = self._tables[at] = replace(nearest, shape=nearest.shape.copy())
         self._now = table
 
     @property
     def one_row_s(self) -> float | None:
-        return self._now[1] if self._measured else None
+        return self._now.one_row_s
 
     def relative(self, rows: int) -> float:
         """Time of ``rows`` rows over that of one; beyond the measured points as steep as at their end."""
-        now = self._now
-        last = len(now) - 1
-        seconds = now[rows] if rows <= last else now[last] + (rows - last) * (now[last] - now[last // 2]) / (last - last // 2)
-        return max(1.0, seconds / now[1])
+        if rows == 1:
+            return 1.0
+        shape = self._now.shape
+        last = len(shape) - 1
+        over_one = shape[rows] if rows <= last else shape[last] + (rows - last) * (shape[last] - shape[last // 2]) / (last - last // 2)
+        return max(1.0, self._now.slope * over_one)
 
     def further(self, rows: int, count: int) -> list[float]:
         """``relative`` of ``rows`` and up to ``count`` more, all at once."""
-        if rows + count >= len(self._now):
+        if rows == 1 or rows + count >= len(self._now.shape):
             return [self.relative(r) for r in range(rows, rows + count + 1)]
-        one = self._now[1]
-        return [max(1.0, seconds / one) for seconds in self._now[rows : rows + count + 1]]
+        slope = self._now.slope
+        return [max(1.0, slope * over_one) for over_one in self._now.shape[rows : rows + count + 1]]
 
     def observe(self, rows: int, seconds: float) -> None:
         """A step of decode rows took ``seconds``. An outlier (a descheduled thread) moves little."""
-        now = self._now
-        rows = min(rows, len(now) - 1)
-        if not self._measured:
-            self._measured = True
-            scale = seconds / now[rows]
+        now, expected = self._now, self.relative(rows)
+        if now.one_row_s is None:
             for table in self._tables.values():
-                table[:] = [value * scale for value in table]
+                table.one_row_s = seconds / expected
             return
-        change = min(max(seconds / now[rows], 0.5), 2.0) - 1.0
-        rates = _follow_rates(rows, len(now))
-        if self._scaling > 0:
-            self._scaling -= 1
-            rates = (_FOLLOW_SEEN,) * len(now)
-        now[:] = [value * (1.0 + rate * change) for value, rate in zip(now, rates, strict=True)]
+        change = min(max(seconds / (now.one_row_s * expected), 0.6), 1.5) - 1.0
+        if rows == 1:
+            now.one_row_s *= 1.0 + _FOLLOW_SPEED * change
+            return
+        now.one_row_s *= 1.0 + _FOLLOW_SPEED_BY_MANY * change
+        now.slope *= 1.0 + _FOLLOW_ROWS * change
+        nearness = _nearness(min(rows, len(now.shape) - 1), len(now.shape))
+        now.shape[:] = [over_one * (1.0 + _FOLLOW_ROWS * near * change) for over_one, near in zip(now.shape, nearness, strict=True)]
 
 
 @cache
-def _follow_rates(seen: int, sizes: int) -> tuple[float, ...]:
-    """By rows, how far their time follows what was seen of one number of them."""
-    near = (1.0 - 2.0 * abs(log2(max(rows, 1) / seen)) for rows in range(sizes))
-    return tuple(_FOLLOW_ALL + (_FOLLOW_SEEN - _FOLLOW_ALL) * max(0.0, share) for share in near)
+def _nearness(rows: int, sizes: int) -> tuple[float, ...]:
+    """By rows, how far they are alike ``rows``: 1 for itself, 0 from half an octave on."""
+    return tuple(max(0.0, 1.0 - 2.0 * abs(log2(max(other, 1) / rows))) for other in range(sizes))
 
 
 @dataclass(frozen=True, slots=True)
