@@ -14,10 +14,11 @@ from worlds import Plan, Stage, Tally
 from swiftsure import kernels
 from swiftsure.engine.cpu import CPUBackend
 from swiftsure.engine.numerics import FULL_NUMERICS, Numerics
+from swiftsure.models.schedule import Matmul
 from tiny_models import TinyModel, random_spec
 
 MODELS = 24
-INT8_MODELS = 3  # beside them, with keys and values of eight bits
+FAST_MODELS = 3  # beside them: keys and values of eight bits; weights on one grid a row; both
 SCHEDULES_PER_MODEL = 85  # 24 x 85 = 2,040 in the size for CI
 FULL_FACTOR = 20
 KV_BLOCKS = 96
@@ -37,7 +38,16 @@ def make_texts(model: TinyModel, seed: int) -> list[NDArray[np.int32]]:
     return [text.astype(np.int32) for text in texts]
 
 
-@pytest.fixture(scope="module", params=range(MODELS + INT8_MODELS))
+def numerics_of(model: TinyModel, fast: int) -> Numerics:
+    """``fast`` numbers the models with other numerics, from 0; below, full numerics."""
+    if fast < 0:
+        return FULL_NUMERICS
+    names = [name for op in model.schedule.ops if isinstance(op, Matmul) for name in op.weights]
+    grids = {name: ("R4", "R8")[index // 3 % 2] for index, name in enumerate(names)}
+    return Numerics(packing=grids if fast else {}, kv_bits=16 if fast == 1 else 8)
+
+
+@pytest.fixture(scope="module", params=range(MODELS + FAST_MODELS))
 def stage(request: pytest.FixtureRequest, tallies: dict[str, Tally]) -> Iterator[Stage]:
     model = TinyModel(random_spec(request.param))
 
@@ -50,7 +60,7 @@ def stage(request: pytest.FixtureRequest, tallies: dict[str, Tally]) -> Iterator
             kv_blocks=KV_BLOCKS,
             max_rows=MAX_ROWS,
             max_logit_rows=MAX_ROWS,
-            numerics=Numerics(kv_bits=8) if request.param >= MODELS else FULL_NUMERICS,
+            numerics=numerics_of(model, request.param - MODELS),
         )
 
     tally = tallies.setdefault("random small models", Tally())
