@@ -51,7 +51,7 @@ DraftOption = Annotated[
         metavar="MODEL",
         section=MODEL,
         help="Speculate with a smaller model of the same vocabulary, or with a draft head made for this model; none: with neither. "
-        "Default: the head that comes with the model, if any.",
+        "Default: none.",
     ),
 ]
 OfflineOption = Annotated[bool, option("--offline", section=MODEL, help="Use what is cached; never reach for the network.")]

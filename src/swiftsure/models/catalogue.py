@@ -22,18 +22,6 @@ _FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftHeadPin:
-    """A draft head that comes with Swiftsure (models/data)."""
-
-    file: str
-    sha256: str
-
-    @property
-    def path(self) -> Path:
-        return Path(__file__).with_name("data") / self.file
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A model of the catalogue: where its file is published, and the pin."""
 
@@ -43,7 +31,6 @@ class Entry:
     sha256: str
     licence: str
     source: WheelMember
-    draft_head: DraftHeadPin | None = None
 
     @property
     def path(self) -> Path:
@@ -88,17 +75,6 @@ def resolve(name: str | Path, *, offline: bool = False, progress: Progress | Non
     close = difflib.get_close_matches(str(name).lower(), CATALOGUE, cutoff=0.5)
     hint = f"did you mean '{close[0]}'? " if close else ""
     raise ModelNotFoundError(f"no model is called '{name}'; {hint}known: {', '.join(CATALOGUE)}; or give a path or hf:org/name")
-
-
-def draft_head_files(target_sha256: str) -> ModelFiles | None:
-    """The draft head that comes with the model of these bytes, if it has one. Raises DigestError when its bytes are not the pinned ones."""
-    pin = next((entry.draft_head for entry in CATALOGUE.values() if entry.sha256 == target_sha256), None)
-    if pin is None:
-        return None
-    sha256, stamp = cache.digest_of(pin.path)
-    if sha256 != pin.sha256:
-        raise DigestError(f"{pin.path}: SHA-256 must be {pin.sha256}, got {sha256}; install Swiftsure again")
-    return ModelFiles(name=pin.path.stem, path=pin.path, sha256=sha256, source="Swiftsure", stamp=stamp)
 
 
 def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:

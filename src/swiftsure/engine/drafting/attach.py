@@ -55,18 +55,15 @@ class OpenDraft:
 def open_draft(draft: str | Path | None, target: Model, *, offline: bool = False, progress: Progress | None = None) -> OpenDraft | None:
     """Opens the draft that ``draft`` names for ``target``: a model as :func:`swiftsure.load` takes it, or the file of a draft head.
 
-    None: the head that the catalogue has for the target, if any; "none": no draft. Raises NotActiveError with the reason for a draft that
-    does not fit the target, and the ModelError family.
+    None and "none": no draft. Raises NotActiveError with the reason for a draft that does not fit the target, and the ModelError family.
     """
-    from swiftsure.models.catalogue import draft_head_files, resolve
+    from swiftsure.models.catalogue import resolve
     from swiftsure.models.draft_head import is_draft_head
     from swiftsure.models.gguf import GGUFFile
 
-    if draft == NONE:
+    if draft is None or draft == NONE:
         return None
-    files = draft_head_files(target.files.sha256) if draft is None else resolve(draft, offline=offline, progress=progress)
-    if files is None:
-        return None
+    files = resolve(draft, offline=offline, progress=progress)
     with GGUFFile(files.path) as file:
         is_head = is_draft_head(file)
     return _open_head(files, target) if is_head else _open_model(files, target)
