@@ -23,12 +23,7 @@ def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampl
         sampler = kernel.Sampler(
             vocab_size,
             isa=isa,
-            temperature=params.temperature,
-            top_p=params.top_p,
-            top_k=params.top_k,
-            min_p=params.min_p,
-            seed=params.seed or 0,
-            choice=request.choice,
+            **request.drawing,
             repetition_penalty=params.repetition_penalty,
             presence_penalty=params.presence_penalty,
             frequency_penalty=params.frequency_penalty,

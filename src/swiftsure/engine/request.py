@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,17 @@ class TokenSampler(Protocol):
     def accept(self, logits: NDArray[np.float32], draft: NDArray[np.int32], /) -> NDArray[np.int32]: ...
 
 
+class Drawing(TypedDict):
+    """Keyword arguments of ``kernels.Sampler`` and ``kernels.DraftSampler``."""
+
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    seed: int
+    choice: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """One prompt with its sampling values, checked against model and context already."""
@@ -40,6 +51,19 @@ class Request:
     on_logits: LogitsCallback | None = None
     arrived_s: float = 0.0  # perf_counter when the caller asked
     tokenize_s: float = 0.0
+
+    @property
+    def drawing(self) -> Drawing:
+        """What decides a token beside logits and penalties: for the sampler, and for drafts that are drawn alike."""
+        params = self.sampling
+        return {
+            "temperature": params.temperature,
+            "top_p": params.top_p,
+            "top_k": params.top_k,
+            "min_p": params.min_p,
+            "seed": params.seed or 0,
+            "choice": self.choice,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

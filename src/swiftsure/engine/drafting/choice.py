@@ -11,15 +11,4 @@ from swiftsure.kernels import DraftSampler
 
 def draft_sampler(request: Request, vocab_size: int, *, isa: str, shortlist: NDArray[np.int32] | None = None) -> DraftSampler:
     """``shortlist``: see :class:`swiftsure.kernels.DraftSampler`."""
-    params = request.sampling
-    return DraftSampler(
-        vocab_size,
-        isa=isa,
-        temperature=params.temperature,
-        top_p=params.top_p,
-        top_k=params.top_k,
-        min_p=params.min_p,
-        seed=params.seed or 0,
-        choice=request.choice,
-        shortlist=shortlist,
-    )
+    return DraftSampler(vocab_size, isa=isa, shortlist=shortlist, **request.drawing)
