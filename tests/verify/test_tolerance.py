@@ -17,7 +17,7 @@ from swiftsure.verify.contract import Contract, Limits, load_contract
 from swiftsure.verify.divergence import Divergence, compare_distributions
 from swiftsure.verify.mode_run import ModeRun
 from swiftsure.verify.summary import judge
-from swiftsure.verify.tolerance import judged, measure_contracts
+from swiftsure.verify.tolerance import judged, measure_contract, owed_contracts
 
 WORKER = str(Path(__file__).parent / "dishonest_worker.py")
 LIMITS = Limits(kl_mean=0.03, kl_p99=0.25, kl_max=2.0, top1_agreement=0.9, perplexity_ratio=1.03)
@@ -33,7 +33,7 @@ def divergence(**values: float) -> Divergence:
         "top1_agreement": 1.0,
         "perplexity_ratio": 1.0,
     }
-    return Divergence(**(same | values))  # type: ignore[arg-type]
+    return Divergence(**(same | values))  # type: ignore[arg-type]  # an int among floats
 
 
 def write(path: Path, rows: np.ndarray) -> Path:
@@ -156,8 +156,9 @@ def runs(tiny_path: Path) -> Iterator[dict[str, ModeRun]]:
 
 def test_distributions_that_drift_break_the_contract_at_every_size_they_drift(runs: dict[str, ModeRun], tmp_path: Path) -> None:
     advanced: list[int] = []
-    measure_contracts(runs, tmp_path, advanced.append)
-    contract = runs["fast"].contract
+    [(run, owed)] = owed_contracts(runs)
+    measure_contract(runs["default"], run, owed, tmp_path, advanced.append)
+    contract = run.contract
     assert advanced == [1, 1]
     assert not contract["kept"]
     assert {size for by_size in contract["by_text"].values() for size in by_size} == {"128", "512", "2048"}  # of 640 tokens

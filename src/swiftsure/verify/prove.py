@@ -32,7 +32,7 @@ from swiftsure.verify.result import ProveResult
 from swiftsure.verify.screen import Screen
 from swiftsure.verify.summary import finish_mode, summarise
 from swiftsure.verify.timing import Clock, time_rounds
-from swiftsure.verify.tolerance import measure_contracts, texts_to_measure
+from swiftsure.verify.tolerance import measure_contract, owed_contracts
 from swiftsure.verify.upstream_column import compare_upstream, require_upstream
 from swiftsure.verify.workload import Prompt, read_prompts
 
@@ -120,9 +120,9 @@ def _prove(
     for group in groups(prompts):
         prove_group(group, runs, folder, advance)
     _judge_base(runs, screen)
-    owed = texts_to_measure(runs)
-    if owed:
-        measure_contracts(runs, folder, screen.counter("contract: comparing distributions", owed))
+    for run, contract in owed_contracts(runs):
+        advance = screen.counter(f"contract of {run.name}: comparing distributions", len(contract.texts))
+        measure_contract(runs[BASE], run, contract, folder, advance)
     truths = runs[BASE].truths
     rounds = options.rounds or MOST_ROUNDS
     probes = time_rounds(runs, prompts, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)

@@ -9,28 +9,27 @@ from typing import Any
 from swiftsure.verify.client import WorkerError
 from swiftsure.verify.contract import Contract, load_contract
 from swiftsure.verify.divergence import Divergence, compare_distributions
-from swiftsure.verify.mode_run import BASE, ModeRun
+from swiftsure.verify.mode_run import ModeRun
 
 TASK_NOT_MEASURED = "task not measured"
 
 
-def measure_contracts(runs: Mapping[str, ModeRun], folder: Path, advance: Callable[[int], None]) -> None:
-    """Fills ``run.contract`` of each sound mode that owes one. ``advance`` counts texts, see :func:`texts_to_measure`."""
-    for run in _owing(runs):
-        contract = load_contract(run.name)
-        found: dict[str, dict[int, Divergence]] = {}
-        try:
-            for name, text in contract.texts.items():
-                found[name] = _measure_text(runs[BASE], run, contract, text, folder)
-                advance(1)
-        except WorkerError as error:
-            run.break_off(error)
-            continue
+def owed_contracts(runs: Mapping[str, ModeRun]) -> list[tuple[ModeRun, Contract]]:
+    """Each sound mode that owes a contract, with it."""
+    return [(run, load_contract(run.name)) for run in runs.values() if run.sound and not run.keeps_bits]
+
+
+def measure_contract(base: ModeRun, run: ModeRun, contract: Contract, folder: Path, advance: Callable[[int], None]) -> None:
+    """Fills ``run.contract``. ``advance`` counts texts; files lie in ``folder``. A worker that breaks takes its mode out of the run."""
+    found: dict[str, dict[int, Divergence]] = {}
+    try:
+        for name, text in contract.texts.items():
+            found[name] = _measure_text(base, run, contract, text, folder)
+            advance(1)
+    except WorkerError as error:
+        run.break_off(error)
+    else:
         run.contract = judged(contract, found)
-
-
-def texts_to_measure(runs: Mapping[str, ModeRun]) -> int:
-    return sum(len(load_contract(run.name).texts) for run in _owing(runs))
 
 
 def judged(contract: Contract, found: Mapping[str, Mapping[int, Divergence]]) -> dict[str, Any]:
@@ -46,10 +45,6 @@ def judged(contract: Contract, found: Mapping[str, Mapping[int, Divergence]]) ->
         "worst": {"text": worst[0], "size": worst[1], **worst[2].to_dict()},
         "task": TASK_NOT_MEASURED,
     }
-
-
-def _owing(runs: Mapping[str, ModeRun]) -> list[ModeRun]:
-    return [run for run in runs.values() if run.sound and not run.keeps_bits]
 
 
 def _measure_text(base: ModeRun, run: ModeRun, contract: Contract, text: str, folder: Path) -> dict[int, Divergence]:
