@@ -71,6 +71,6 @@ def test_fast_without_its_numeric_levers_has_the_bits_of_default(tiny: Path) -> 
 def test_a_matrix_that_no_grid_of_rows_can_hold_makes_the_lever_not_active_with_the_reason(tmp_path: Path) -> None:
     path = TinyModel(TinySpec(seed=6, type="F16", hidden=48, heads=3, kv_heads=1)).write_gguf(tmp_path / "odd.gguf")
     with pytest.raises(
-        NotActiveError, match="lever row_integers cannot engage: matrices must have a multiple of 32 columns, at most 131072, got 48"
+        NotActiveError, match="lever row_integers cannot engage: matrices must have a multiple of 32 columns, at most 65536, got 48"
     ):
         swiftsure.load(path, mode="fast", threads=1)

@@ -59,7 +59,7 @@ def _columns(facts: EngineFacts) -> str | None:
     return f"matrices must have a multiple of {GRID_COLUMNS} columns, at most {MOST_GRID_COLUMNS}, got {odd[0]}" if odd else None
 
 
-GRID_COLUMNS, MOST_GRID_COLUMNS = 32, 131_072  # 127 * 128 * columns stays below 2 ** 31
+GRID_COLUMNS, MOST_GRID_COLUMNS = 32, 65_536  # the integer sum of a row stays below 2 ** 31, see csrc/packed_matrix.h
 
 LEVERS: Mapping[str, LeverSpec] = MappingProxyType(
     {

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from swiftsure import kernels
+from swiftsure.models.model import KV_BITS
 from swiftsure.models.schedule import Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 
@@ -17,7 +18,7 @@ NUMERIC_LEVERS = (ROW_INTEGERS, INT8_KV)
 
 FOUR_BIT_TYPES = ("Q4_0", "Q4_1")
 ROW_GRID_4, ROW_GRID_8 = "R4", "R8"  # packed types with one grid of integers per output row
-FULL_KV_BITS, SMALL_KV_BITS = 16, 8
+SMALL_KV_BITS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Numerics:
     id: str = kernels.NUMERICS
     variant: str = "file"  # of the packed weights
     packing: Mapping[str, str] = field(default_factory=dict)
-    kv_bits: int = FULL_KV_BITS
+    kv_bits: int = KV_BITS
 
 
 FULL_NUMERICS = Numerics()
@@ -44,5 +45,5 @@ def plan_numerics(schedule: Schedule, tensors: TensorSource, levers: Collection[
         id="+".join((kernels.NUMERICS, *changed)),
         variant=ROW_INTEGERS if packing else "file",
         packing=packing,
-        kv_bits=SMALL_KV_BITS if INT8_KV in changed else FULL_KV_BITS,
+        kv_bits=SMALL_KV_BITS if INT8_KV in changed else KV_BITS,
     )
