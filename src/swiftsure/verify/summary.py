@@ -75,7 +75,7 @@ def summarise(
 ) -> ProveResult:
     base, bandwidth = runs[BASE], combine(probes)
     return ProveResult(
-        modes=tuple(_mode_result(run, base, info, bandwidth) for run in runs.values()),
+        modes=tuple(_mode_result(run, base, bandwidth) for run in runs.values()),
         named=options.modes or (),
         machine=machine,
         pins={
@@ -103,7 +103,7 @@ def summarise(
     )
 
 
-def _mode_result(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth: ReadBandwidth) -> ModeResult:
+def _mode_result(run: ModeRun, base: ModeRun, bandwidth: ReadBandwidth) -> ModeResult:
     verdict, reason = judge(run)
     known = ModeResult(
         mode=run.name,
@@ -118,10 +118,10 @@ def _mode_result(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth
         memory_ratio=run.peak_rss_bytes / base.peak_rss_bytes if run.peak_rss_bytes and base.peak_rss_bytes else None,
         proof=run.proof.to_dict() if run.proof.rows else {},
     )
-    return replace(known, **_figures(run, base, info, bandwidth)) if run.samples and run.reason is None else known
+    return replace(known, **_figures(run, base, bandwidth)) if run.samples and run.reason is None else known
 
 
-def _figures(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth: ReadBandwidth) -> dict[str, Any]:
+def _figures(run: ModeRun, base: ModeRun, bandwidth: ReadBandwidth) -> dict[str, Any]:
     """What the timed rounds say about a mode."""
     ours, theirs = run.samples, base.samples
     load_s, base_load_s = run.loaded["load_s"], base.loaded["load_s"]
@@ -143,19 +143,19 @@ def _figures(run: ModeRun, base: ModeRun, info: Mapping[str, Any], bandwidth: Re
         "phases_s": phases,
         "phase_speedup": measure.phase_ratio(measure.phase_seconds(same, base_load_s), phases),
         "pass_speedup": (measure.request_seconds(same) + base_load_s) / end_to_end_s,
-        "memory_wall": _memory_wall(ours, info, bandwidth),
+        "memory_wall": _memory_wall(ours, run.loaded, bandwidth),
         "tokens_per_pass": median(passes) if passes else None,
         "speculation": measure.speculation(ours),
         "rounds": max(sample.round for sample in ours) + 1,
     }
 
 
-def _memory_wall(samples: Sequence[Sample], info: Mapping[str, Any], bandwidth: ReadBandwidth) -> dict[str, float | None]:
+def _memory_wall(samples: Sequence[Sample], loaded: Mapping[str, Any], bandwidth: ReadBandwidth) -> dict[str, float | None]:
     """The bytes that one token must read, times tokens per second, over the bandwidth; medians over samples.
 
     A fraction above 1 means that a pass yielded more than one token: the weights were read once for several.
     """
-    weights, per_position = info["decode_bytes_per_token"], info["kv_bytes_per_position"]
+    weights, per_position = loaded["pass_bytes"], loaded["kv_bytes_per_position"]
     sizes, fractions = [], []
     for sample in samples:
         seconds = sample.seconds("decode")

@@ -96,6 +96,8 @@ class Worker:
             "draft": asdict(activation.draft) if activation.draft else None,
             "vocab_size": backend.vocab_size,
             "weight_bytes": backend.weight_bytes,
+            "pass_bytes": backend.pass_bytes,
+            "kv_bytes_per_position": llm.memory.kv_bytes_per_token,
             "kv_bytes": backend.kv_bytes,
             "kv_positions": backend.kv_blocks * backend.kv_block_size,
         }
