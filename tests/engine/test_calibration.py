@@ -28,7 +28,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def keep(**choices: float | None) -> None:
-    keep_costs(KEY, COSTS, **{"took_s": 0.1, "others_busy_cpus": 0.1, **choices})  # type: ignore[arg-type]
+    keep_costs(KEY, COSTS, **{"took_s": 0.1, "others_busy_cpus": 0.1, **choices})  # type: ignore[arg-type]  # of several types
 
 
 def test_what_was_kept_is_known_again() -> None:
@@ -40,7 +40,7 @@ def test_what_was_kept_is_known_again() -> None:
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(CalibrationKey)])
 def test_another_key_is_not_this_one(field: str) -> None:
     keep()
-    other = dataclasses.replace(KEY, **{field: 9 if field == "threads" else "other"})  # type: ignore[arg-type]
+    other = dataclasses.replace(KEY, **{field: 9 if field == "threads" else "other"})  # type: ignore[arg-type]  # of several types
     assert known_costs(other) is None
     other.path.write_bytes(KEY.path.read_bytes())
     assert known_costs(other) is None
@@ -90,7 +90,7 @@ def test_a_warm_start_measures_nothing_and_without_the_cache_each_does(tmp_path:
 
     def start(**choices: object) -> float | None:
         measured.clear()
-        with swiftsure.load(tiny, mode="exact", threads=1, **choices) as llm:  # type: ignore[arg-type]
+        with swiftsure.load(tiny, mode="exact", threads=1, **choices) as llm:  # type: ignore[arg-type]  # of several types
             return llm._engine.drafting.policy.cost.one_row_s
 
     start(cache=False)

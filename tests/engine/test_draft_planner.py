@@ -167,8 +167,8 @@ def test_wild_sources_change_no_token_and_no_bit_under_preemption_stops_and_canc
             assert position == len(prefix) - 1
             assert row.tobytes() == backend.logits_of(prefix).tobytes()
             prefix.append(token)
-    assert not sources[0].known  # type: ignore[attr-defined]
-    assert not sources[1].known  # type: ignore[attr-defined]
+    assert not sources[0].known  # type: ignore[attr-defined]  # a fake
+    assert not sources[1].known  # type: ignore[attr-defined]  # a fake
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
@@ -211,7 +211,7 @@ def test_one_call_drafts_a_depth_of_all_sequences() -> None:
         sizes.append((len(seqs), set(lengths)))
         return propose(seqs, lengths)
 
-    source.propose = spy  # type: ignore[method-assign]
+    source.propose = spy  # type: ignore[method-assign]  # watched
     run_all(engine_with(backend, source), [request([i, 2, 3], max_tokens=40, ignore_eos=True) for i in range(3)])
     assert max(size for size, _ in sizes) == 3
     assert all(len(depths) == 1 for _, depths in sizes)
@@ -224,7 +224,7 @@ def test_source_that_fails_is_not_silently_left_out() -> None:
     def fail(seqs: SequenceOf[Sequence], lengths: SequenceOf[int]) -> list[Draft]:
         raise RuntimeError("out of ideas")
 
-    source.propose = fail  # type: ignore[method-assign]
+    source.propose = fail  # type: ignore[method-assign]  # watched
     engine = engine_with(backend, source)
     with pytest.raises(RuntimeError, match="out of ideas"):
         run_all(engine, [request([1, 2, 3], max_tokens=40)])

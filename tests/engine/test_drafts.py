@@ -50,7 +50,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
 def recorded(llm: swiftsure.LLM, **values: Any) -> list[tuple[Any, ...]]:
     rows: list[list[tuple[int, bytes]]] = [[] for _ in PROMPTS]
     callbacks = [lambda position, row, seen=seen: seen.append((position, row.tobytes())) for seen in rows]
-    results = llm.generate(list(PROMPTS), on_logits=callbacks, max_tokens=50, ignore_eos=True, **values)  # type: ignore[arg-type]
+    results = llm.generate(list(PROMPTS), on_logits=callbacks, max_tokens=50, ignore_eos=True, **values)  # type: ignore[arg-type]  # of several types
     return [(r.token_ids, r.text, r.finish_reason, seen) for r, seen in zip(results, rows, strict=True)]
 
 
@@ -114,7 +114,7 @@ def test_active_line_check_and_memory_name_the_draft(files: dict[str, Path]) -> 
             assert f" draft={word}:{kind} draft_weights=sha256:{hash_file(files[kind])}" in llm.activation.active_line()
             assert checked.activation is not None
             assert checked.activation.draft == llm.draft
-            assert checked.memory == llm.memory or checked.memory.kv_blocks == llm.memory.kv_blocks  # type: ignore[union-attr]
+            assert checked.memory == llm.memory or checked.memory.kv_blocks == llm.memory.kv_blocks  # type: ignore[union-attr]  # active, so planned
             assert llm.memory.draft_weight_bytes > 0
             assert (llm.memory.draft_kv_bytes > 0) == (kind != "head")
             assert llm.activation.to_dict()["draft"]["sha256"] == hash_file(files[kind])
@@ -158,7 +158,7 @@ def test_draft_head_whose_sizes_do_not_fit_is_refused(files: dict[str, Path], tm
     with pytest.raises(NotActiveError, match="hidden width is 64, and the model's 32"):
         swiftsure.load(narrow, mode="exact", draft=head_file(tmp_path / "a.gguf", target_sha256=hash_file(narrow)))
     ids = np.array([1, 2, 300], np.int32)
-    far = edited(files["head"], tmp_path / "far.gguf", tensors={"shortlist": ids})  # type: ignore[dict-item]
+    far = edited(files["head"], tmp_path / "far.gguf", tensors={"shortlist": ids})  # type: ignore[dict-item]  # any array
     with pytest.raises(NotActiveError, match="shortlist names token 300, and the model has 300"):
         swiftsure.load(files["target"], mode="exact", draft=far)
 

@@ -104,7 +104,7 @@ def test_every_operation_of_a_schedule_has_its_piece_kind_and_layer() -> None:
     assert {one.kind for one in pieces if one.name in ("quantize", "rms_norm")} == {"norms+quantize"}
     assert [one.layer for one in pieces] == [None, *[0] * 16, *[1] * 16, *[None] * 4]
     merges = [one for one in pieces if one.name == "merge"]
-    assert [MODEL.schedule.ops[one.op].layer for one in merges] == [0, 1]  # type: ignore[union-attr]
+    assert [MODEL.schedule.ops[one.op].layer for one in merges] == [0, 1]  # type: ignore[union-attr]  # all attention
 
 
 @pytest.mark.parametrize(("names", "message"), [(NAMES[:-1], "pieces for 25 of the 26"), ([*NAMES, "matmul"], "past the 26 operations")])

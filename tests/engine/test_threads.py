@@ -91,7 +91,7 @@ def test_a_quiet_machine_is_not_looked_at_for_long(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [0, 257, 1.5, True, "two"])
 def test_what_is_no_number_of_threads_is_refused(threads: object) -> None:
     with pytest.raises(UsageError, match="threads must be an integer from 1 to 256 or 'auto', got"):
-        choose_threads(threads)  # type: ignore[arg-type]
+        choose_threads(threads)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_a_look_sees_others_and_not_itself() -> None:

@@ -35,9 +35,9 @@ def test_same_logits_draft_what_is_sampled(
 ) -> None:
     logits = logits_of(seed)
     fields = {"temperature": temperature, "top_p": top_p, "top_k": top_k, "min_p": min_p, "seed": seed, "choice": choice}
-    sampler = Sampler(VOCAB, isa=isa, **fields)  # type: ignore[arg-type]
+    sampler = Sampler(VOCAB, isa=isa, **fields)  # type: ignore[arg-type]  # of several types
     sampler.prime(np.zeros(position, np.int32))
-    token, chance = DraftSampler(VOCAB, isa=isa, **fields).choose(logits, position)  # type: ignore[arg-type]
+    token, chance = DraftSampler(VOCAB, isa=isa, **fields).choose(logits, position)  # type: ignore[arg-type]  # of several types
     assert token == sampler.accept(logits[None, :])[0]
     assert 0 < chance <= 1
 

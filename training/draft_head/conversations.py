@@ -80,7 +80,7 @@ def main() -> None:
         for number in range(chosen.rounds):
             found = converse(llm, number)
             arrays = {name: np.array(values, np.int32) for name, values in found.items()}
-            np.savez(chosen.folder / f"{number:05d}.npz", **arrays)  # type: ignore[arg-type]
+            np.savez(chosen.folder / f"{number:05d}.npz", **arrays)  # type: ignore[arg-type]  # arrays by name
             print(f"round {number + 1} of {chosen.rounds}: {len(found['ids'])} tokens", flush=True)
 
 
