@@ -235,9 +235,9 @@ def test_interrupt_ends_the_workers_clears_up_and_says_so(tiny_path: Path, workl
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes, text=True, start_new_session=True, env=environment) as process:
         assert process.stderr is not None
-        assert any(line.startswith("ACTIVE mode=exact") for line in process.stderr)
+        assert any(line.startswith("ACTIVE mode=fast") for line in process.stderr)
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert len(children) == 2
+        assert len(children) == 3  # default, exact and fast: the last one is loaded
         time.sleep(1.0)  # default is in its slow generation now
         assert list(scratch.glob("swiftsure-prove-*"))
         os.kill(process.pid, signal_number)
