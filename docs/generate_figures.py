@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from swiftsure.verify import words
+from swiftsure.verify.proving import words
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

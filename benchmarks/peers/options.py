@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from benchmarks.peers.adapters import adapters
-from swiftsure.verify.builtin import builtin_workload
+from swiftsure.verify.proving.builtin import builtin_workload
 
 PROMPTS = ("limiter-greedy", "chat-sky", "summary-short", "json-orders")
 CONTEXTS = (128, 1024, 4096, 7900)

@@ -12,7 +12,7 @@ from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.cpu import CPUBackend
 from swiftsure.errors import NotActiveError
 from swiftsure.kernels import reference as ref
-from swiftsure.verify.upstream import measure_upstream, run_transformers
+from swiftsure.verify.upstream.agreement import measure_upstream, run_transformers
 from tiny_models import TinyModel, TinySpec
 
 pytestmark = pytest.mark.upstream

@@ -17,7 +17,7 @@ import swiftsure
 from swiftsure.engine.reference import ReferenceModel
 from swiftsure.errors import NotActiveError
 from swiftsure.kernels import reference as ref
-from swiftsure.verify.upstream import Agreement, UpstreamRun, compare, run_transformers
+from swiftsure.verify.upstream.agreement import Agreement, UpstreamRun, compare, run_transformers
 
 pytestmark = [pytest.mark.model, pytest.mark.upstream]
 

@@ -19,7 +19,7 @@ import numpy as np
 import swiftsure
 from swiftsure.engine.llm import LLM
 from swiftsure.errors import NotActiveError
-from swiftsure.verify.worker import serve
+from swiftsure.verify.proving.worker import serve
 
 HOW = sys.argv[1]
 MODE = sys.argv[2] if len(sys.argv) > 2 else "exact"

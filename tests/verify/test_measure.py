@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from swiftsure.verify import measure
-from swiftsure.verify.measure import Sample
+from swiftsure.verify.proving import measure
+from swiftsure.verify.proving.measure import Sample
 
 
 def sample(

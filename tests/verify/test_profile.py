@@ -16,8 +16,8 @@ from swiftsure.models.costs import StepCost
 from swiftsure.records.arithmetic_peak import ArithmeticPeak
 from swiftsure.records.machine import read_machine
 from swiftsure.records.memory_wall import ReadBandwidth
-from swiftsure.verify import profile_report as report
-from swiftsure.verify.profile import CaseProfile, Limits, ProfileResult, summarise
+from swiftsure.verify.profiling import report
+from swiftsure.verify.profiling.profile import CaseProfile, Limits, ProfileResult, summarise
 
 LIMITS = Limits(read_bytes_per_s=10e9, integer_ops_per_s=100e9, float_ops_per_s=20e9)
 BANDWIDTH = ReadBandwidth(buffer_bytes=100_000_000, threads=2, pass_s=(0.01,))

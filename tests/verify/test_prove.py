@@ -16,7 +16,7 @@ from rich.console import Console
 
 from swiftsure.errors import ModelNotFoundError, NotActiveError, SwiftsureError, UsageError
 from swiftsure.verify import ProveOptions, ProveResult, prove
-from swiftsure.verify.mode_run import BASE
+from swiftsure.verify.proving.mode_run import BASE
 
 HERE = Path(__file__).parent
 Run = Callable[..., ProveResult]

@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from rich.console import Console
 
-from swiftsure.verify import ProveResult, words
-from swiftsure.verify.report import render_report
+from swiftsure.verify import ProveResult
+from swiftsure.verify.proving import words
+from swiftsure.verify.proving.report import render_report
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from swiftsure.errors import ContractError
-from swiftsure.verify.client import WorkerClient
 from swiftsure.verify.contract import Contract, Limits, load_contract
 from swiftsure.verify.divergence import Divergence, compare_distributions
-from swiftsure.verify.mode_run import ModeRun
-from swiftsure.verify.summary import judge
+from swiftsure.verify.proving.client import WorkerClient
+from swiftsure.verify.proving.mode_run import ModeRun
+from swiftsure.verify.proving.summary import judge
 from swiftsure.verify.tolerance import judged, measure_contract, owed_contracts
 
 WORKER = str(Path(__file__).parent / "dishonest_worker.py")

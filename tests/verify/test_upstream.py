@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import swiftsure
 from swiftsure.errors import NotActiveError, SwiftsureError, UsageError
-from swiftsure.verify.upstream import Agreement, UpstreamResult, compare, measure_upstream, run_transformers
+from swiftsure.verify.upstream.agreement import Agreement, UpstreamResult, compare, measure_upstream, run_transformers
 
 VOCAB = 8
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from swiftsure.errors import UsageError
-from swiftsure.verify.builtin import builtin_workload
-from swiftsure.verify.workload import read_prompts, size_class
+from swiftsure.verify.proving.builtin import builtin_workload
+from swiftsure.verify.proving.workload import read_prompts, size_class
 
 
 def write(tmp_path: Path, name: str, text: str) -> Path:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from swiftsure.cli.session import Tally
     from swiftsure.engine.llm import LLM
     from swiftsure.engine.profile import Case
-    from swiftsure.verify.profile import ProfileResult
+    from swiftsure.verify.profiling.profile import ProfileResult
 
 _WHAT = "What is timed"
 _CONTEXT = 128
@@ -86,8 +86,8 @@ def profile(
     )
 
     def work(llm: LLM, tally: Tally) -> None:
-        from swiftsure.verify.profile import profile as profile_cases
-        from swiftsure.verify.profile_report import render_profile
+        from swiftsure.verify.profiling.profile import profile as profile_cases
+        from swiftsure.verify.profiling.report import render_profile
 
         tally.total = len(cases)
         result = profile_cases(llm, cases, repeats=repeats, generated=_GENERATED, advance=lambda name: note(f"timing: {name}"))
@@ -130,7 +130,7 @@ def _numbers(name: str, text: str | None, *, least: int) -> list[int]:
 
 
 def _print(result: ProfileResult, *, layers: bool) -> None:
-    from swiftsure.verify import profile_report as report
+    from swiftsure.verify.profiling import report
 
     right = range(1, len(report.HEAD))
     for case in result.cases:

@@ -62,8 +62,8 @@ def prove(
     alternating, prints a table with a verdict for each and writes a report.
     """
     from swiftsure.records.run_record import check_writable
-    from swiftsure.verify.prove import ProveOptions
-    from swiftsure.verify.prove import prove as run_prove
+    from swiftsure.verify.proving.prove import ProveOptions
+    from swiftsure.verify.proving.prove import prove as run_prove
 
     chosen = ProveOptions(
         model=options.chosen_model(model, model_option),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swiftsure.verify import words
-from swiftsure.verify.mode_run import BASE
-from swiftsure.verify.result import ModeResult, ProveResult
+from swiftsure.verify.proving import words
+from swiftsure.verify.proving.mode_run import BASE
+from swiftsure.verify.proving.result import ModeResult, ProveResult
 
 if TYPE_CHECKING:
     from rich.console import Console

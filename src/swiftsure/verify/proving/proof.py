@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from swiftsure.verify.bits import BitComparison, compare_logit_files
-from swiftsure.verify.client import WorkerClient, WorkerError
-from swiftsure.verify.mode_run import BASE, ModeRun
-from swiftsure.verify.workload import Prompt
+from swiftsure.verify.proving.client import WorkerClient, WorkerError
+from swiftsure.verify.proving.mode_run import BASE, ModeRun
+from swiftsure.verify.proving.workload import Prompt
 
 PASSES = {
     "again": "a second time (A against A)",

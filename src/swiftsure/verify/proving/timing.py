@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from swiftsure.records.memory_wall import ReadBandwidth, measure_read_bandwidth
-from swiftsure.verify.client import WorkerError
-from swiftsure.verify.measure import Sample
-from swiftsure.verify.mode_run import BASE, ModeRun
-from swiftsure.verify.proof import generate, tokens_failure
-from swiftsure.verify.screen import Screen
-from swiftsure.verify.workload import Prompt, size_class
+from swiftsure.verify.proving.client import WorkerError
+from swiftsure.verify.proving.measure import Sample
+from swiftsure.verify.proving.mode_run import BASE, ModeRun
+from swiftsure.verify.proving.proof import generate, tokens_failure
+from swiftsure.verify.proving.screen import Screen
+from swiftsure.verify.proving.workload import Prompt, size_class
 
 PROBE_PASSES = 5
 

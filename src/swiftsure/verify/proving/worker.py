@@ -1,8 +1,8 @@
 """One mode in a process of its own: JSON lines in, JSON lines out.
 
-``python -m swiftsure.verify.worker`` reads one command a line from standard input and answers with one line on the stream that was standard
-output; whatever else prints goes to standard error. A mode so proves itself clean: no other mode ever ran in its process, and the
-peak memory is its own. The process ends when its input does.
+``python -m swiftsure.verify.proving.worker`` reads one command a line from standard input and answers with one line on the stream that
+was standard output; whatever else prints goes to standard error. A mode so proves itself clean: no other mode ever ran in its process, and
+the peak memory is its own. The process ends when its input does.
 """
 
 from __future__ import annotations

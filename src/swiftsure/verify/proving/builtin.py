@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import resources
 
-from swiftsure.verify.workload import Prompt
+from swiftsure.verify.proving.workload import Prompt
 
 TEMPERATURE = 0.7
 

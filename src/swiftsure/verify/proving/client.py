@@ -15,7 +15,7 @@ from typing import IO, Any, Self
 from swiftsure.engine.activation import MODE_VARIABLE
 from swiftsure.errors import ContractError
 
-WORKER = (sys.executable, "-m", "swiftsure.verify.worker")
+WORKER = (sys.executable, "-m", "swiftsure.verify.proving.worker")
 _LAST_WORDS = 20
 _PATIENCE_S = 5.0
 

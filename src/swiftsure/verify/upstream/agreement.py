@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from swiftsure.errors import NotActiveError, SwiftsureError, UsageError
 from swiftsure.kernels import reference as ref
-from swiftsure.verify import upstream_child
+from swiftsure.verify.upstream import child
 
 LogitsOf: TypeAlias = Callable[[list[int]], NDArray[np.float32]]  # token ids -> (n, vocab)
 
@@ -162,7 +162,7 @@ def run_transformers(
     dtype: Literal["float32", "bfloat16"] = "float32",
     python: str = sys.executable,
 ) -> Iterator[UpstreamRun]:
-    """Runs :mod:`swiftsure.verify.upstream_child`; the rows live as long as the context. Raises as :func:`measure_upstream`."""
+    """Runs :mod:`swiftsure.verify.upstream.child`; the rows live as long as the context. Raises as :func:`measure_upstream`."""
     if not prompts or not all(len(prompt) for prompt in prompts):
         raise UsageError("prompts must hold at least one prompt, and each at least one token")
     with tempfile.TemporaryDirectory(prefix="swiftsure-upstream-") as name:
@@ -203,7 +203,7 @@ def run_transformers(
 
 def _run_child(python: str, job: Path, threads: int) -> None:
     # -I: neither this process's path nor the user's site reaches the child.
-    command = [python, "-I", str(Path(upstream_child.__file__)), str(job)]
+    command = [python, "-I", str(Path(child.__file__)), str(job)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment.pop("PYTHONPATH", None)
     try:
@@ -213,7 +213,7 @@ def _run_child(python: str, job: Path, threads: int) -> None:
     if done.returncode == 0:
         return
     lines = done.stderr.strip().splitlines() or ["no message"]
-    if done.returncode == upstream_child.MISSING:
+    if done.returncode == child.MISSING:
         raise NotActiveError(f"upstream: NOT MEASURED ({lines[-1]} in {python})")
     raise SwiftsureError(f"transformers ended with status {done.returncode}: {lines[-1]}")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from swiftsure.records.charts import Bar, bar_chart
 from swiftsure.records.page import render_page
-from swiftsure.verify import words
-from swiftsure.verify.profile import ARITHMETIC, MEMORY, CaseProfile, ProfileResult, Row
+from swiftsure.verify.profiling.profile import ARITHMETIC, MEMORY, CaseProfile, ProfileResult, Row
+from swiftsure.verify.proving import words
 
 HEAD = ("operation", "ms", "share", "GB/s", "GOP/s", "limit", "waiting")
 LAYER_HEAD = ("layer", "operation", "µs", *HEAD[2:])

@@ -24,17 +24,17 @@ from swiftsure.errors import SwiftsureError, UsageError
 from swiftsure.records.machine import read_machine
 from swiftsure.records.run_record import utc_now
 from swiftsure.signals import terminate_as_interrupt
-from swiftsure.verify.builtin import builtin_workload
-from swiftsure.verify.client import WORKER
-from swiftsure.verify.mode_run import BASE, ModeRun, check_modes, start_worker
-from swiftsure.verify.proof import examine, groups, prove_group
-from swiftsure.verify.result import ProveResult
-from swiftsure.verify.screen import Screen
-from swiftsure.verify.summary import finish_mode, summarise
-from swiftsure.verify.timing import Clock, time_rounds
+from swiftsure.verify.proving.builtin import builtin_workload
+from swiftsure.verify.proving.client import WORKER
+from swiftsure.verify.proving.mode_run import BASE, ModeRun, check_modes, start_worker
+from swiftsure.verify.proving.proof import examine, groups, prove_group
+from swiftsure.verify.proving.result import ProveResult
+from swiftsure.verify.proving.screen import Screen
+from swiftsure.verify.proving.summary import finish_mode, summarise
+from swiftsure.verify.proving.timing import Clock, time_rounds
+from swiftsure.verify.proving.upstream_column import compare_upstream, require_upstream
+from swiftsure.verify.proving.workload import Prompt, read_prompts
 from swiftsure.verify.tolerance import measure_contract, owed_contracts
-from swiftsure.verify.upstream_column import compare_upstream, require_upstream
-from swiftsure.verify.workload import Prompt, read_prompts
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,10 +9,10 @@ from markupsafe import Markup
 
 from swiftsure.records.charts import Bar, Dots, Stack, bar_chart, dot_chart, stack_chart
 from swiftsure.records.page import render_page
-from swiftsure.verify import words
-from swiftsure.verify.mode_run import BASE
-from swiftsure.verify.proof import PASSES
-from swiftsure.verify.result import ModeResult, ProveResult
+from swiftsure.verify.proving import words
+from swiftsure.verify.proving.mode_run import BASE
+from swiftsure.verify.proving.proof import PASSES
+from swiftsure.verify.proving.result import ModeResult, ProveResult
 
 FILTERS = {
     "count": words.count,

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from swiftsure.records.machine import MachineFacts, library_versions
 from swiftsure.records.memory_wall import ReadBandwidth, combine
 from swiftsure.records.statistics import median
-from swiftsure.verify import measure
-from swiftsure.verify.client import WorkerError
-from swiftsure.verify.measure import Sample
-from swiftsure.verify.mode_run import BASE, ModeRun
-from swiftsure.verify.result import EXIT_STATUS, ModeResult, ProveResult, Verdict
-from swiftsure.verify.workload import Prompt, size_class
+from swiftsure.verify.proving import measure
+from swiftsure.verify.proving.client import WorkerError
+from swiftsure.verify.proving.measure import Sample
+from swiftsure.verify.proving.mode_run import BASE, ModeRun
+from swiftsure.verify.proving.result import EXIT_STATUS, ModeResult, ProveResult, Verdict
+from swiftsure.verify.proving.workload import Prompt, size_class
 
 if TYPE_CHECKING:
-    from swiftsure.verify.prove import ProveOptions
-    from swiftsure.verify.screen import Screen
+    from swiftsure.verify.proving.prove import ProveOptions
+    from swiftsure.verify.proving.screen import Screen
 
 MODEL_PINS = (
     "name", "source", "version", "sha256", "licence", "format", "file_bytes", "architecture", "parameters", "decode_bytes_per_token",

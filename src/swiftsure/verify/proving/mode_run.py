@@ -12,12 +12,12 @@ from swiftsure.engine.activation import MODE_VARIABLE, not_active_line
 from swiftsure.engine.modes import mode_spec
 from swiftsure.errors import NotActiveError
 from swiftsure.verify.bits import BitComparison
-from swiftsure.verify.client import WorkerClient, WorkerError
-from swiftsure.verify.measure import Sample
+from swiftsure.verify.proving.client import WorkerClient, WorkerError
+from swiftsure.verify.proving.measure import Sample
 
 if TYPE_CHECKING:
-    from swiftsure.verify.prove import ProveOptions
-    from swiftsure.verify.screen import Screen
+    from swiftsure.verify.proving.prove import ProveOptions
+    from swiftsure.verify.proving.screen import Screen
 
 BASE = "default"
 

@@ -19,7 +19,7 @@ from swiftsure.records.arithmetic_peak import ArithmeticPeak, measure_arithmetic
 from swiftsure.records.machine import peak_rss_bytes, read_machine
 from swiftsure.records.memory_wall import ReadBandwidth, combine, measure_read_bandwidth
 from swiftsure.records.run_record import RunRecord
-from swiftsure.verify.builtin import RATE_LIMITER
+from swiftsure.verify.proving.builtin import RATE_LIMITER
 
 KINDS = ("embed+select", "norms+quantize", "qkv", "rope+cache", "attention", "o", "gate_up", "silu", "down", "head")
 """The order of a token's way through the model; other kinds follow in the order of the schedule."""

@@ -138,7 +138,7 @@ class ProveResult:
 
     def write_report(self, folder: str | Path) -> Path:
         """Writes ``report.html`` and ``record.json`` and returns the path of the report."""
-        from swiftsure.verify.report import render_report
+        from swiftsure.verify.proving.report import render_report
 
         target = Path(folder)
         write_text(target / "report.html", render_report(self))
@@ -146,6 +146,6 @@ class ProveResult:
         return target / "report.html"
 
     def print_table(self, console: Console) -> None:
-        from swiftsure.verify.table import print_table
+        from swiftsure.verify.proving.table import print_table
 
         print_table(self, console)

@@ -1,4 +1,4 @@
-"""Runs transformers in a process of its own. Not imported: :mod:`swiftsure.verify.upstream` starts it as a script.
+"""Runs transformers in a process of its own. Not imported: :mod:`swiftsure.verify.upstream.agreement` starts it as a script.
 
 The interpreter may be any that has torch and transformers; nothing of Swiftsure is imported here. One argument: the path of a job (JSON)::
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from swiftsure.records.statistics import median
-from swiftsure.verify.mode_run import BASE
-from swiftsure.verify.result import ModeResult, ProveResult
+from swiftsure.verify.proving.mode_run import BASE
+from swiftsure.verify.proving.result import ModeResult, ProveResult
 
 INCONCLUSIVE = "INCONCLUSIVE"
 METRIC_NAMES = {"decode": "decode", "ttft": "first token", "end_to_end": "end to end"}

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.errors import NotActiveError
-from swiftsure.verify.workload import SHORT_BELOW
+from swiftsure.verify.proving.workload import SHORT_BELOW
 
 if TYPE_CHECKING:
-    from swiftsure.verify.prove import ProveOptions
-    from swiftsure.verify.screen import Screen
+    from swiftsure.verify.proving.prove import ProveOptions
+    from swiftsure.verify.proving.screen import Screen
 
 LIBRARIES = ("torch", "transformers", "accelerate", "gguf")
 PROMPTS, NEW_TOKENS = 6, 48
@@ -32,7 +32,7 @@ def compare_upstream(
     """Runs transformers on the first short prompts of the workload (the first prompts if none is short)."""
     if not options.upstream:
         return {"status": "NOT MEASURED", "reason": "not asked for (--upstream)"}
-    from swiftsure.verify.upstream import measure_upstream
+    from swiftsure.verify.upstream.agreement import measure_upstream
 
     most, new_tokens = (FULL_PROMPTS, FULL_NEW_TOKENS) if options.full else (PROMPTS, NEW_TOKENS)
     prompts = [truth["prompt_ids"] for truth in truths]

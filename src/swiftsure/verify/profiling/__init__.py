@@ -1,0 +1,1 @@
+"""``swiftsure profile``: where a token's time goes."""
