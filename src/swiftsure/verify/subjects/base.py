@@ -28,8 +28,21 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Activation:
+    """``unknown``: nothing in the contract says how to tell. ``evidence`` is the line, match or metric that told."""
+
+    state: Literal["active", "not_active", "unknown"]
+    evidence: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One case, answered once. ``phases_s`` sums to ``wall_s`` where phases are known; ``reason`` is set unless the status is ``ran``."""
+    """One case, answered once. ``phases_s`` sums to ``wall_s`` where phases are known; ``reason`` is set unless the status is ``ran``.
+
+    ``activation``: what this one run said of itself, for subjects that only a run can tell it of; None where nothing was said.
+    ``logs`` are files that ``close`` removes; ``notes`` say what a reader of the figures must know.
+    """
 
     case: Case
     status: Status
@@ -38,15 +51,9 @@ class Trial:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     peak_bytes: int | None = None
     reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Activation:
-    """``unknown``: nothing in the contract says how to tell. ``evidence`` is the line, match or metric that told."""
-
-    state: Literal["active", "not_active", "unknown"]
-    evidence: str | None = None
-    reason: str | None = None
+    activation: Activation | None = None
+    logs: Mapping[str, Path] = field(default_factory=dict)  # stdout, stderr
+    notes: tuple[str, ...] = ()
 
 
 class Subject(Protocol):
