@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from swiftsure.errors import ContractError
+from swiftsure.verify.compare.divergence import Divergence, compare_distributions
 from swiftsure.verify.contract import Contract, Limits, load_contract
-from swiftsure.verify.divergence import Divergence, compare_distributions
 from swiftsure.verify.proving.client import WorkerClient
 from swiftsure.verify.proving.mode_run import ModeRun
 from swiftsure.verify.proving.summary import judge

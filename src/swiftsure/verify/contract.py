@@ -9,7 +9,7 @@ from importlib import resources
 from itertools import pairwise
 
 from swiftsure.errors import ContractError
-from swiftsure.verify.divergence import Divergence
+from swiftsure.verify.compare.divergence import Divergence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from swiftsure.verify.compare.divergence import Divergence, compare_distributions
 from swiftsure.verify.contract import Contract, load_contract
-from swiftsure.verify.divergence import Divergence, compare_distributions
 from swiftsure.verify.proving.client import WorkerError
 from swiftsure.verify.proving.mode_run import ModeRun
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from swiftsure.engine.activation import MODE_VARIABLE, not_active_line
 from swiftsure.engine.modes import mode_spec
 from swiftsure.errors import NotActiveError
-from swiftsure.verify.bits import BitComparison
+from swiftsure.verify.compare.logit_files import BitComparison
 from swiftsure.verify.proving.client import WorkerClient, WorkerError
 from swiftsure.verify.proving.measure import Sample
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from swiftsure.verify.bits import BitComparison, compare_logit_files
+from swiftsure.verify.compare.logit_files import BitComparison, compare_logit_files
 from swiftsure.verify.proving.client import WorkerClient, WorkerError
 from swiftsure.verify.proving.mode_run import BASE, ModeRun
 from swiftsure.verify.proving.workload import Prompt

@@ -1,7 +1,4 @@
-"""Comparing recorded logits bit for bit.
-
-Compared are bytes, not values: by value -0.0 would equal 0.0 and NaN would differ from itself.
-"""
+"""Files of recorded logits, compared to the bit as ``elements`` says, a few rows at a time: both may be larger than memory."""
 
 from __future__ import annotations
 
@@ -11,8 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.verify.compare import elements
+
 _ROWS_AT_ONCE = 64
-_ONES = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)  # (256,) bits set in a byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +59,9 @@ def compare_logit_files(base: Path, other: Path, *, vocab_size: int) -> BitCompa
         for start in range(0, rows, _ROWS_AT_ONCE):
             count = min(_ROWS_AT_ONCE, rows - start) * vocab_size
             a, b = np.fromfile(base_file, np.uint32, count), np.fromfile(other_file, np.uint32, count)
-            changed = np.flatnonzero(a != b)
+            changed = elements.differing(a, b)
             if changed.size:
-                differing += int(_ONES[np.bitwise_xor(a[changed], b[changed]).view(np.uint8)].sum(dtype=np.int64))
+                differing += elements.bits_differing(a[changed], b[changed])
                 if first is None:
                     first = _difference(a, b, int(changed[0]), start, vocab_size)
     return BitComparison(

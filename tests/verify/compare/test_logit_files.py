@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from swiftsure.verify.bits import BitComparison, compare_logit_files
+from swiftsure.verify.compare.logit_files import BitComparison, compare_logit_files
 
 VOCAB = 7
 

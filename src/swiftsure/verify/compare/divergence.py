@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,20 +59,45 @@ def compare_distributions(base: Path, other: Path, token_ids: Sequence[int], *, 
 
     Raises ValueError when a file has another size. A logit that is not finite gives NaN, which is within no limit.
     """
-    ids = np.asarray(token_ids, np.int64)
-    count = len(ids)
+    count = len(token_ids)
     for path in (base, other):
         if path.stat().st_size != 4 * vocab_size * count:
             raise ValueError(f"{path.name} holds {path.stat().st_size} bytes, expected {count} rows of {4 * vocab_size}")
-    kl, same, extra = np.empty(count), np.empty(count, np.bool_), np.empty(max(count - 1, 0))
     with base.open("rb") as base_file, other.open("rb") as other_file:
-        for begin in range(0, count, _ROWS_AT_ONCE):
-            end = min(begin + _ROWS_AT_ONCE, count)
+
+        def rows(begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
             a, b = (np.fromfile(f, "<f4", (end - begin) * vocab_size).reshape(-1, vocab_size) for f in (base_file, other_file))
-            kl[begin:end], same[begin:end] = _kl(a, b), a.argmax(1) == b.argmax(1)
-            following = ids[begin + 1 : end + 1]
-            rows = np.arange(len(following))
-            extra[begin : begin + len(rows)] = _nats(a[rows], following) - _nats(b[rows], following)
+            return a, b
+
+        return _compare_rows(rows, np.asarray(token_ids, np.int64))
+
+
+def compare_logits(base: NDArray[Any], other: NDArray[Any], token_ids: Sequence[int] | NDArray[Any]) -> RowDivergences:
+    """The same for two arrays of logits ``(len(token_ids), vocab_size)`` of any float type; they may be memory-mapped.
+
+    Row i is what is said of the token after ``token_ids[i]``. Raises ValueError for other shapes.
+    """
+    ids = np.asarray(token_ids, np.int64)
+    if base.ndim != 2 or base.shape != other.shape or len(base) != len(ids):
+        raise ValueError(f"logits must be two arrays of {len(ids)} rows, got shapes {base.shape} and {other.shape}")
+
+    def rows(begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        return np.asarray(base[begin:end], np.float32), np.asarray(other[begin:end], np.float32)
+
+    return _compare_rows(rows, ids)
+
+
+def _compare_rows(rows: Callable[[int, int], tuple[NDArray[np.float32], NDArray[np.float32]]], ids: NDArray[np.int64]) -> RowDivergences:
+    """Over all positions, in order; ``rows`` gives those of both sides from one position to another."""
+    count = len(ids)
+    kl, same, extra = np.empty(count), np.empty(count, np.bool_), np.empty(max(count - 1, 0))
+    for begin in range(0, count, _ROWS_AT_ONCE):
+        end = min(begin + _ROWS_AT_ONCE, count)
+        a, b = rows(begin, end)
+        kl[begin:end], same[begin:end] = _kl(a, b), a.argmax(1) == b.argmax(1)
+        following = ids[begin + 1 : end + 1]
+        numbers = np.arange(len(following))
+        extra[begin : begin + len(following)] = _nats(a[numbers], following) - _nats(b[numbers], following)
     return RowDivergences(kl, same, extra)
 
 
