@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from swiftsure.errors import ContractError
+from swiftsure.errors import UsageError
 from swiftsure.verify.compare.divergence import Divergence, compare_distributions
-from swiftsure.verify.contract import Contract, Limits, load_contract
+from swiftsure.verify.contracts.contract import Contract, load_contract
+from swiftsure.verify.contracts.limits import Limits
 from swiftsure.verify.proving.client import WorkerClient
 from swiftsure.verify.proving.mode_run import ModeRun
 from swiftsure.verify.proving.summary import judge
@@ -96,7 +97,7 @@ def test_each_limit_can_be_broken_alone(values: dict[str, float], breach: str) -
 
 
 def test_a_contract_is_broken_by_one_text_at_one_size_and_names_both() -> None:
-    contract = Contract(mode="fast", texts={"prose": "", "code": ""}, sizes=(128, 512), limits=LIMITS)
+    contract = Contract(kind="fast", texts={"prose": "", "code": ""}, sizes=(128, 512), outputs={"logits": LIMITS})
     good, bad = divergence(), divergence(kl_mean=0.5)
     found = judged(contract, {"prose": {128: good, 512: good}, "code": {128: bad, 512: good}})
     assert found["breaches"] == ["code up to 128 tokens: kl_mean 0.5 against a limit of 0.03"]
@@ -107,7 +108,7 @@ def test_a_contract_is_broken_by_one_text_at_one_size_and_names_both() -> None:
 def test_kept_tolerances_without_a_task_result_are_inconclusive() -> None:
     run = ModeRun(name="fast")
     run.proof.bits_compared = 8
-    run.contract = judged(Contract(mode="fast", texts={}, sizes=(128,), limits=LIMITS), {"prose": {128: divergence()}})
+    run.contract = judged(Contract(kind="fast", texts={}, sizes=(128,), outputs={"logits": LIMITS}), {"prose": {128: divergence()}})
     assert judge(run) == ("INCONCLUSIVE", "task not measured")
 
 
@@ -118,25 +119,11 @@ def test_the_contract_of_fast_reaches_2048_tokens_of_prose_and_of_code() -> None
     assert contract.ranges(600) == [(128, 0, 128), (512, 128, 512), (2048, 512, 600)]
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("kl_mean = 0.1", ""), "limits lacks ['kl_mean'] and has unknown nothing"),
-        (("kl_mean = 0.1", "kl_mean = 0.1\nspeed = 2"), "limits lacks nothing and has unknown ['speed']"),
-        (("kl_mean = 0.1", "kl_mean = -0.1"), "limits.kl_mean must be a number of at least 0, got -0.1"),
-        (("[128, 512]", "[512, 128]"), "sizes.tokens must be ascending whole numbers above 0, got [512, 128]"),
-        (("[sizes]", "[sizes"), "is not TOML"),
-    ],
-)
-def test_a_contract_that_is_not_understood_is_refused(change: tuple[str, str], message: str) -> None:
-    text = (
-        '[texts]\nprose = "visit.txt"\n[sizes]\ntokens = [128, 512]\n[limits]\nkl_mean = 0.1\nkl_p99 = 1\nkl_max = 1\n'
-        "top1_agreement = 0.5\nperplexity_ratio = 2\n"
-    )
+def test_a_contract_of_a_mode_without_limits_is_refused() -> None:
+    text = 'kind = "fast"\nsizes = [128, 512]\n[texts]\nprose = "visit.txt"\n[fast.outputs.logits]\nkl_mean = 0.1\n'
     assert load_contract("fast", text).sizes == (128, 512)
-    with pytest.raises(ContractError) as caught:
-        load_contract("fast", text.replace(*change))
-    assert message in str(caught.value)
+    with pytest.raises(UsageError, match="needs sizes and limits of the output logits"):
+        load_contract("fast", text.replace("kl_mean = 0.1", ""))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftsure.verify.compare.divergence import Divergence, compare_distributions
-from swiftsure.verify.contract import Contract, load_contract
+from swiftsure.verify.contracts.contract import Contract, load_contract
 from swiftsure.verify.proving.client import WorkerError
 from swiftsure.verify.proving.mode_run import ModeRun
 

@@ -1,0 +1,1 @@
+"""Contracts: what a candidate owes, decided and digested before anything is measured."""
