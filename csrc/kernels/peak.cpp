@@ -59,7 +59,9 @@ int64_t integer_peak(int64_t rounds) {
 
 int64_t integer_peak(int64_t rounds) {
     const __m512i ones = _mm512_set1_epi8(1);
-    __m512i sum[kChains] = {};
+    __m512i sum[kChains];
+    SWIFTSURE_UNROLL
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_epi32(i);  // alike, one chain would be computed for all
     for (int64_t round = 0; round < rounds; ++round) {
         SWIFTSURE_UNROLL
         for (int i = 0; i < kChains; ++i) sum[i] = _mm512_dpbusd_epi32(sum[i], ones, ones);
