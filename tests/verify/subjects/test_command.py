@@ -201,7 +201,7 @@ def test_processes_that_only_together_exceed_the_limit_are_ended(tmp_path: Path)
     )
     trial = run_program(tmp_path, body, memory_limit_bytes=128 * MIB, time_limit_s=120)
     assert trial.status == "out_of_memory"
-    assert "bytes resident under a limit of" in str(trial.reason)
+    assert "bytes held by its processes together under a limit of" in str(trial.reason)
     assert (trial.peak_bytes or 0) > 128 * MIB
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from swiftsure.verify.contracts.tables import Table
 from swiftsure.verify.compare.divergence import Divergence
+from swiftsure.verify.contracts.tables import Table
 
 AT_LEAST = frozenset({"top1_agreement", "ranking"})
 """Shares that may not fall; of everything else at most so much is allowed."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, Self
 
 from swiftsure.engine.activation import MODE_VARIABLE
@@ -32,15 +32,23 @@ class WorkerError(ContractError):
 class WorkerClient:
     """Starts a worker in a session of its own and talks to it, one command at a time.
 
-    ``on_line`` gets each line that the worker writes to standard error (ACTIVE, LEVER, EXIT, warnings), from a thread.
+    ``on_line`` gets each line that the worker writes to standard error (ACTIVE, LEVER, EXIT, warnings), from a thread. ``environment`` is
+    added to this process's own.
     """
 
-    def __init__(self, name: str, *, on_line: Callable[[str], None], command: Sequence[str] = WORKER) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        on_line: Callable[[str], None],
+        command: Sequence[str] = WORKER,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self._on_line = on_line
         self._last_lines: deque[str] = deque(maxlen=_LAST_WORDS)
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        environment.pop(MODE_VARIABLE, None)  # the mode is named in the load command; a second name could only contradict it
+        variables = {**os.environ, **(environment or {}), "PYTHONUNBUFFERED": "1"}
+        variables.pop(MODE_VARIABLE, None)  # the mode is named in the load command; a second name could only contradict it
         self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
@@ -49,11 +57,15 @@ class WorkerClient:
             text=True,
             encoding="utf-8",
             errors="replace",
-            env=environment,
+            env=variables,
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._forward, name=f"stderr of {name}", daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, op: str, **arguments: Any) -> dict[str, Any]:
         """Sends a command and waits for its answer. Raises ``WorkerError`` when the worker refuses or is gone."""

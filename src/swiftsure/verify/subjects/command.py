@@ -22,7 +22,7 @@ from swiftsure.errors import SwiftsureError, UsageError
 from swiftsure.verify.subjects import launcher
 from swiftsure.verify.subjects.activation import NOT_ACTIVE_EXIT, UNKNOWN, LogProbe, last_words
 from swiftsure.verify.subjects.base import Activation, Case, Output, Status, Trial
-from swiftsure.verify.subjects.memory_limit import MemoryLimit, open_limit
+from swiftsure.verify.subjects.memory_limit import MemoryLimit, memory_words, open_limit
 from swiftsure.verify.subjects.outputs import PHASES_FILE, OutputError, OutputLimits, read_outputs
 
 KIND = "cmd"
@@ -30,7 +30,6 @@ _SMALLEST_LIMIT = 16 << 20
 _LONGEST_PIN = 4 << 30  # bytes of a file that is hashed for the pins
 _PHASE = re.compile(r"^PHASE name=(?P<name>\S+) s=(?P<s>[0-9.eE+-]+)\s*$", re.MULTILINE)
 _REFUSED = re.compile(r"^REFUSED reason=(?P<reason>.+)$", re.MULTILINE)
-_MEMORY_WORDS = re.compile(r"MemoryError|bad_alloc|(?:annot|an't) allocate memory|Unable to allocate|[Oo]ut of memory|OutOfMemory")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +213,7 @@ class CommandSubject:
         if end["ended"] == "time":
             return "timed_out", f"ended after {self._options.time_limit_s:g} s, the time limit"
         if end["ended"] == "memory":
-            return "out_of_memory", f"{end['largest_tree_bytes']:,} bytes resident{within}"
+            return "out_of_memory", f"{end['held_bytes']:,} bytes held by its processes together{within}"
         if self._newly_killed():
             return "out_of_memory", f"ended by the kernel{within}"
         if end["exit_code"] == 0:
@@ -224,8 +223,8 @@ class CommandSubject:
         if found := _REFUSED.search(log):
             return "refused", found["reason"].strip()
         how = f"exit code {end['exit_code']}" if end["signal"] is None else f"ended by {_signal_name(end['signal'])}"
-        if found := _MEMORY_WORDS.search(log):
-            return "out_of_memory", f"{how}{within}; it said {found[0]!r}"
+        if said := memory_words(log, self._limit):
+            return "out_of_memory", f"{how}{within}; it said {said!r}"
         return "failed", f"{how}{within}; last words: {last_words(log)}"
 
     def _newly_killed(self) -> bool:

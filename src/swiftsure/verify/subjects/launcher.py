@@ -5,7 +5,7 @@
     {"argv": [...], "cwd": path | null, "env": {...}, "stdout": path, "stderr": path, "log_bytes": n,
      "time_limit_s": s | null, "memory_limit_bytes": n | null, "cgroup": folder | null}
     {"exit_code": n | null, "signal": n | null, "wall_s": s, "user_s": s, "system_s": s, "largest_process_bytes": n,
-     "largest_tree_bytes": n | null, "ended": null | "time" | "memory" | "parent", "not_started": reason | null,
+     "largest_tree_bytes": n | null, "held_bytes": n, "ended": null | "time" | "memory" | "parent", "not_started": reason | null,
      "left_behind": n, "dropped_bytes": {"stdout": n, "stderr": n}}
 
 Why a process between: ``ru_maxrss`` survives exec, so a child of a large process reports its parent's size; here the parent is this small
@@ -107,6 +107,15 @@ def resident_bytes(pids: list[int]) -> int:
     return total
 
 
+def held_bytes(pids: list[int]) -> int:
+    """What processes hold without pages of files, which the kernel may drop: RssAnon and RssShmem of proc(5), added up."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/status", "rb") as file:
+            total += sum(int(line.split()[1]) * 1024 for line in file if line.startswith((b"RssAnon:", b"RssShmem:")))
+    return total
+
+
 class Run:
     """One program from its start to the end of everything that it started."""
 
@@ -116,7 +125,7 @@ class Run:
         self.not_started: str | None = None
         self.left_behind = 0
         self.largest_tree: int | None = None
-        self.largest_process = 0
+        self.largest_process = self.held = 0
         self.status: int | None = None
         self.user_s = self.system_s = 0.0
         self.logs = {name: BoundedLog(job[name], job["log_bytes"]) for name in ("stdout", "stderr")}
@@ -186,11 +195,13 @@ class Run:
                 os.close(fd)
 
     def _sample(self) -> None:
-        total = resident_bytes(descendants())
-        self.largest_tree = max(self.largest_tree or 0, total)
+        pids = descendants()
+        self.largest_tree = max(self.largest_tree or 0, resident_bytes(pids))
         limit = self.job["memory_limit_bytes"]
-        if limit is not None and total > limit:
-            self._end("memory")
+        if limit is not None and self.job["cgroup"] is None:
+            self.held = held_bytes(pids)
+            if self.held > limit:
+                self._end("memory")
 
     def _end(self, why: str) -> None:
         if self.ended is None:
@@ -235,6 +246,7 @@ class Run:
             "system_s": self.system_s,
             "largest_process_bytes": self.largest_process,
             "largest_tree_bytes": self.largest_tree,
+            "held_bytes": self.held,
             "ended": self.ended,
             "not_started": self.not_started,
             "left_behind": self.left_behind if self.ended is None else 0,

@@ -2,20 +2,25 @@
 
 Without a cgroup, two things act together. RLIMIT_DATA (and not RLIMIT_AS: address space that is reserved, or mapped from a file to be read,
 is no memory, and threads' arenas and runtimes reserve many times what they use) makes an allocation beyond the limit fail in the process
-that asks for it. And the resident sizes of the whole tree of processes are added up every 20 ms; a tree above the limit is ended.
+that asks for it. And what the processes of a tree hold together, without pages of files, which the kernel may drop, is looked at every
+20 ms; a tree above the limit is ended.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+_WORDS = re.compile(r"MemoryError|bad_alloc|(?:annot|an't) allocate memory|Unable to allocate|[Oo]ut of memory|OutOfMemory")
+_WORDS_UNDER_A_LIMIT = re.compile(r"failed to map segment|can't start new thread|pthread_create failed|Memory allocation.* failed")
+
 BY_CGROUP = "cgroup v2"
-BY_RLIMIT = "RLIMIT_DATA for each process, sampled resident size for all together"
+BY_RLIMIT = "RLIMIT_DATA for each process, sampled size for all together"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,12 @@ class MemoryLimit:
                 return
             except OSError:
                 time.sleep(0.02)
+
+
+def memory_words(log: str, limit: MemoryLimit | None) -> str | None:
+    """What a program said that means that its memory ran out; None when it said nothing of the kind."""
+    found = _WORDS.search(log) or (_WORDS_UNDER_A_LIMIT.search(log) if limit is not None else None)
+    return found[0] if found else None
 
 
 def open_limit(limit_bytes: int, root: Path = Path("/")) -> MemoryLimit:
