@@ -183,6 +183,10 @@ class Program {
     struct RowGroup {
         int64_t first, rows;
     };
+    // What a call of attention_span reads: the keys that a row, the last of its group, sees of a span.
+    struct Reading {
+        int64_t row, kv_head, span;
+    };
     // Memory of one thread, for the queries that a group of rows has at one key-value head. Rows lie behind one another.
     struct Scratch {
         float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc, *converted;
@@ -224,7 +228,10 @@ class Program {
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void scaled_queries(const AttentionStage& stage, RowGroup group, int64_t kv_head, float* out) const;
-    void attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, int64_t kv_head, int64_t span, const Scratch& own) const;
+    int64_t spans_of(int64_t row) const;
+    int64_t blocks_of(int64_t layer, Reading at, KVBlockView* out) const;
+    Reading first_reading(int64_t chunk) const;
+    void attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, Reading at, Reading next, const Scratch& own) const;
     void group_rows(const Step& step);
     void start_merge(const Scratch& own, int64_t heads) const;
     void save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const;

@@ -86,7 +86,7 @@ void Program::plan(const Step& step) {
     span_begin_.assign(1, 0);
     for (int64_t r = 0; r < step.rows; ++r) {
         positions = std::max<int64_t>(positions, step.positions[r] + 1);
-        spans += ceil_div(step.positions[r] + 1, kSpanKeys);
+        spans += spans_of(r);
         span_begin_.push_back(spans);
     }
     for (RopeTable& table : rope_tables_) table.extend(positions);
@@ -255,19 +255,41 @@ float* Program::partial(int64_t span, int64_t head) const {
     return reinterpret_cast<float*>(partial_memory_.data()) + (span * max_heads_ + head) * (kv_.head_dim() + 2);
 }
 
+int64_t Program::spans_of(int64_t row) const { return ceil_div(step_.positions[row] + 1, kSpanKeys); }
+
+// Writes at most kMaxSpanBlocks blocks and returns how many.
+int64_t Program::blocks_of(int64_t layer, Reading at, KVBlockView* out) const {
+    const int64_t size = kv_.block_size(), most = std::min(step_.positions[at.row] + 1 - at.span * kSpanKeys, kSpanKeys);
+    const int32_t* table = step_.block_tables + step_.sequences[at.row] * step_.table_width + at.span * (kSpanKeys / size);
+    for (int64_t b = 0; b < ceil_div(most, size); ++b) out[b] = kv_.block(layer, at.kv_head, table[b]);
+    return ceil_div(most, size);
+}
+
+// Where a chunk of an attention begins to read. The chunk after the last begins nowhere: row -1.
+Program::Reading Program::first_reading(int64_t chunk) const {
+    const int64_t kv_head = chunk % kv_.kv_heads(), item = chunk / kv_.kv_heads();
+    if (!split_spans_) {
+        if (item == static_cast<int64_t>(groups_.size())) return {-1, 0, 0};
+        const RowGroup& group = groups_[static_cast<size_t>(item)];
+        return {group.first + group.rows - 1, kv_head, 0};
+    }
+    if (item == span_begin_.back()) return {-1, 0, 0};
+    const int64_t row = std::upper_bound(span_begin_.begin(), span_begin_.end(), item) - span_begin_.begin() - 1;
+    return {row, kv_head, item - span_begin_[static_cast<size_t>(row)]};
+}
+
 // One span of a group of rows and a key-value head: maximum, sum and accumulator of each query head. The first `skipped` rows of the
 // group do not reach the span.
-void Program::attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, int64_t kv_head, int64_t span,
+void Program::attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, Reading at, Reading next,
                           const Scratch& own) const {
-    const int64_t heads = stage.heads / kv_.kv_heads(), size = kv_.block_size(), dim = kv_.head_dim();
+    const int64_t heads = stage.heads / kv_.kv_heads(), dim = kv_.head_dim(), first = skipped * heads;
     for (int64_t r = skipped; r < group.rows; ++r)
-        std::fill_n(own.visible + r * heads, heads, std::min<int64_t>(step_.positions[group.first + r] + 1 - span * kSpanKeys, kSpanKeys));
-    const int64_t most = own.visible[group.rows * heads - 1], first = skipped * heads;
-    const int32_t* table = step_.block_tables + step_.sequences[group.first] * step_.table_width + span * (kSpanKeys / size);
-    KVBlockView blocks[kMaxSpanBlocks];
-    for (int64_t b = 0; b < ceil_div(most, size); ++b) blocks[b] = kv_.block(stage.layer, kv_head, table[b]);
-    kernels_.attention_span(own.q + first * dim, group.rows * heads - first, dim, blocks, size, own.visible + first, own.converted,
-                            own.span_max + first, own.span_sum + first, own.span_acc + first * dim);
+        std::fill_n(own.visible + r * heads, heads, std::min(step_.positions[group.first + r] + 1 - at.span * kSpanKeys, kSpanKeys));
+    KVBlockView blocks[kMaxSpanBlocks], next_blocks[kMaxSpanBlocks];
+    blocks_of(stage.layer, at, blocks);
+    const int64_t next_count = next.row < 0 ? 0 : blocks_of(stage.layer, next, next_blocks);
+    kernels_.attention_span(own.q + first * dim, group.rows * heads - first, dim, blocks, next_blocks, next_count, kv_.block_size(),
+                            own.visible + first, own.converted, own.span_max + first, own.span_sum + first, own.span_acc + first * dim);
 }
 
 void Program::scaled_queries(const AttentionStage& stage, RowGroup group, int64_t kv_head, float* out) const {
@@ -282,21 +304,22 @@ void Program::run_attention(const AttentionStage& stage, int32_t chunk, int32_t 
     const Scratch& own = scratch_[static_cast<size_t>(thread)];
     const int64_t kv_heads = kv_.kv_heads(), kv_head = chunk % kv_heads, item = chunk / kv_heads;
     const int64_t heads = stage.heads / kv_heads, dim = kv_.head_dim();
+    const Reading next = first_reading(chunk + 1);
     if (split_spans_) {
-        const auto after = std::upper_bound(span_begin_.begin(), span_begin_.end(), item);
-        const int64_t row = after - span_begin_.begin() - 1;
-        scaled_queries(stage, {row, 1}, kv_head, own.q);
-        attend_span(stage, {row, 1}, 0, kv_head, item - span_begin_[static_cast<size_t>(row)], own);
+        const Reading at = first_reading(chunk);
+        scaled_queries(stage, {at.row, 1}, kv_head, own.q);
+        attend_span(stage, {at.row, 1}, 0, at, next, own);
         save_partial(stage, item, kv_head, own);
         return;
     }
     const RowGroup group = groups_[static_cast<size_t>(item)];
     scaled_queries(stage, group, kv_head, own.q);
     start_merge(own, group.rows * heads);
+    const int64_t last = group.first + group.rows - 1, spans = spans_of(last);
     int64_t skipped = 0;
-    for (int64_t span = 0; span * kSpanKeys <= step_.positions[group.first + group.rows - 1]; ++span) {
+    for (int64_t span = 0; span < spans; ++span) {
         while (step_.positions[group.first + skipped] < span * kSpanKeys) ++skipped;
-        attend_span(stage, group, skipped, kv_head, span, own);
+        attend_span(stage, group, skipped, {last, kv_head, span}, span + 1 < spans ? Reading{last, kv_head, span + 1} : next, own);
         const int64_t first = skipped * heads;
         kernels_.attention_merge(own.max + first, own.sum + first, own.acc + first * dim, own.span_max + first, own.span_sum + first,
                                  own.span_acc + first * dim, group.rows * heads - first, dim);

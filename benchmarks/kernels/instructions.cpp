@@ -87,8 +87,8 @@ struct Inputs {
         const KVBlockView block = cached();
         const int64_t heads = rows * kQueryHeads;
         float* result = out.data();
-        table.attention_span(x.data(), heads, kHeadDim, &block, kKeys, visible.data(), reinterpret_cast<float*>(scratch.data()), result,
-                             result + 64, result + 128);
+        table.attention_span(x.data(), heads, kHeadDim, &block, nullptr, 0, kKeys, visible.data(), reinterpret_cast<float*>(scratch.data()),
+                             result, result + 64, result + 128);
     }
 };
 

@@ -81,8 +81,10 @@ OutArray<float> attention(const std::string& isa, Matrix q, Matrix keys, Matrix 
         kernels.store_kv(keys.data() + p * dim, values.data() + p * dim, blocks[p / block_size], p % block_size, dim, block_size);
     for (int64_t begin = 0; begin < length; begin += kSpanKeys) {
         visible.assign(heads, std::min(length - begin, kSpanKeys));
-        kernels.attention_span(q.data(), heads, dim, blocks.data() + begin / block_size, block_size, visible.data(), scratch.data(),
-                               span_max.data(), span_sum.data(), span_acc.data());
+        const int64_t first = begin / block_size, after = std::min(first + kSpanKeys / block_size, cache.blocks());
+        const int64_t more = std::min(cache.blocks() - after, kSpanKeys / block_size);
+        kernels.attention_span(q.data(), heads, dim, blocks.data() + first, blocks.data() + after, more, block_size, visible.data(),
+                               scratch.data(), span_max.data(), span_sum.data(), span_acc.data());
         kernels.attention_merge(max.data(), sum.data(), acc.data(), span_max.data(), span_sum.data(), span_acc.data(), heads, dim);
     }
     kernels.attention_finish(sum.data(), acc.data(), out.data(), heads, dim);

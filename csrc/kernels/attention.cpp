@@ -11,6 +11,8 @@ namespace {
 
 constexpr int64_t kConvertedHeads = 12;  // from so many heads on, converting keys and values once pays
 constexpr float kMinusInfinity = -__builtin_inff();
+constexpr int64_t kLineBytes = 64;
+constexpr int kNear = 2;  // into the second-level cache: half a span fills the first
 #if defined(__AVX512F__)
 constexpr int kHeadTile = 8, kDimTile = 4;  // 16 accumulators of 32 registers
 #else
@@ -64,6 +66,13 @@ void store_vectors(const float* k, const float* v, KVBlockView block, int64_t of
     }
 }
 
+// Numbers and scales that are asked for while as many others are read: their place in the cache is no neighbour of what is read before, so
+// no processor guesses it.
+struct Ahead {
+    const uint8_t* numbers;  // (head_dim, block_size) of int16 or int8; null: nothing
+    const float* scales;     // (block_size,)
+};
+
 // Keys and values of one block, as the cache holds them (int16, int8) or converted once for many heads (float, the same numbers).
 template <typename T>
 struct Block {
@@ -71,6 +80,7 @@ struct Block {
     const T* values;  // (block_size, head_dim)
     const float* key_scales;
     const float* value_scales;
+    Ahead during_keys, during_values;  // asked for by the first tile while it reads keys and values
 };
 
 f32x16 load_numbers(const int8_t* p) { return to_f32(load_i8(p)); }
@@ -83,7 +93,20 @@ struct Span {
     Block<T> blocks[kSpanKeys / 16];
     int64_t block_size, head_dim;
     const int64_t* visible;  // (heads,)
+    int64_t cached_bytes;    // of a number in the cache
 };
+
+void fetch_scales(const Ahead& ahead, int64_t block_size) {
+    if (ahead.numbers)
+        for (int64_t p = 0; p < block_size; p += kLineBytes / 4) __builtin_prefetch(ahead.scales + p, 0, kNear);
+}
+
+// Asks for `count` numbers from number `first` on.
+void fetch_numbers(const Ahead& ahead, int64_t first, int64_t count, int64_t cached_bytes) {
+    if (ahead.numbers)
+        for (int64_t b = 0; b < count * cached_bytes; b += kLineBytes)
+            __builtin_prefetch(ahead.numbers + first * cached_bytes + b, 0, kNear);
+}
 
 // Scores of H heads for 16 V positions of a block that start at `first`. out: (H, 256).
 template <int H, int V, typename T>
@@ -93,6 +116,7 @@ void score_positions(const float* q, const Span<T>& span, const Block<T>& block,
         for (int v = 0; v < V; ++v) sum[h][v] = splat(0.0f);
     const T* keys = block.keys + first;
     for (int64_t d = 0; d < span.head_dim; ++d, keys += span.block_size) {
+        fetch_numbers(block.during_keys, d * span.block_size + first, 16 * V, span.cached_bytes);
         f32x16 key[V];
         for (int v = 0; v < V; ++v) key[v] = load_numbers(keys + 16 * v);
         for (int h = 0; h < H; ++h) {
@@ -111,6 +135,7 @@ void score_span(const float* q, const Span<T>& span, int64_t length, float* scor
     const Block<T>* block = span.blocks;
     for (int64_t start = 0; start < length; start += span.block_size, ++block) {
         int64_t p = 0;
+        fetch_scales(block->during_keys, span.block_size);
         for (; p + 32 <= span.block_size; p += 32) score_positions<H, 2>(q, span, *block, p, scores + start + p);
         for (; p < span.block_size; p += 16) score_positions<H, 1>(q, span, *block, p, scores + start + p);
     }
@@ -162,7 +187,9 @@ void accumulate_values(const float* weights, const Span<T>& span, int64_t length
     for (int64_t start = 0; start < length; start += span.block_size, ++block) {
         const int64_t count = length - start < span.block_size ? length - start : span.block_size;
         const T* values = block->values + d0;
+        if (d0 == 0) fetch_scales(block->during_values, span.block_size);
         for (int64_t j = 0; j < count; ++j, values += span.head_dim) {
+            fetch_numbers(block->during_values, j * span.head_dim + d0, 16 * D, span.cached_bytes);
             f32x16 value[D];
             for (int d = 0; d < D; ++d) value[d] = load_numbers(values + 16 * d);
             for (int h = 0; h < H; ++h) {
@@ -194,15 +221,21 @@ void tile_of_heads(const float* q, const Span<T>& span, int64_t first, float* ma
 }
 
 template <typename T>
-void all_heads(const float* q, int64_t heads, const Span<T>& span, float* max_out, float* sum_out, float* acc_out) {
+void all_heads(const float* q, int64_t heads, Span<T>& span, float* max_out, float* sum_out, float* acc_out) {
     int64_t h = 0;
+    const auto tile = [&]<int H>() {
+        tile_of_heads<H>(q, span, h, max_out, sum_out, acc_out);
+        if (h == 0)  // once is enough
+            for (Block<T>& block : span.blocks) block.during_keys = block.during_values = {};
+        h += H;
+    };
     if constexpr (kHeadTile == 8) {
-        for (; h + 8 <= heads; h += 8) tile_of_heads<8>(q, span, h, max_out, sum_out, acc_out);
-        for (; h + 4 <= heads; h += 4) tile_of_heads<4>(q, span, h, max_out, sum_out, acc_out);
-        for (; h + 3 <= heads; h += 3) tile_of_heads<3>(q, span, h, max_out, sum_out, acc_out);
+        while (h + 8 <= heads) tile.template operator()<8>();
+        while (h + 4 <= heads) tile.template operator()<4>();
+        while (h + 3 <= heads) tile.template operator()<3>();
     }
-    for (; h + 2 <= heads; h += 2) tile_of_heads<2>(q, span, h, max_out, sum_out, acc_out);
-    for (; h < heads; ++h) tile_of_heads<1>(q, span, h, max_out, sum_out, acc_out);
+    while (h + 2 <= heads) tile.template operator()<2>();
+    while (h < heads) tile.template operator()<1>();
 }
 
 // Every int16 is a float exactly, so converting first changes no bit.
@@ -212,23 +245,35 @@ void convert(const T* from, int64_t count, float* to) {
 }
 
 template <typename T>
-void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
-            float* scratch, float* max_out, float* sum_out, float* acc_out) {
+void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next, int64_t next_blocks,
+            int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out) {
     int64_t length = 0;
     for (int64_t h = 0; h < heads; ++h) length = visible[h] > length ? visible[h] : length;
     const int64_t count = (length + block_size - 1) / block_size, numbers = block_size * head_dim;
+    const auto keys_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.keys), block.key_scales}; };
+    const auto values_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.values), block.value_scales}; };
     if (heads < kConvertedHeads) {
-        Span<T> span = {{}, block_size, head_dim, visible};
+        Span<T> span = {{}, block_size, head_dim, visible, sizeof(T)};
         for (int64_t b = 0; b < count; ++b)
-            span.blocks[b] = {static_cast<const T*>(blocks[b].keys), static_cast<const T*>(blocks[b].values), blocks[b].key_scales,
-                              blocks[b].value_scales};
+            span.blocks[b] = {static_cast<const T*>(blocks[b].keys),
+                              static_cast<const T*>(blocks[b].values),
+                              blocks[b].key_scales,
+                              blocks[b].value_scales,
+                              values_of(blocks[b]),
+                              b < next_blocks ? keys_of(next[b]) : Ahead{}};
         return all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
-    Span<float> span = {{}, block_size, head_dim, visible};
+    Span<float> span = {{}, block_size, head_dim, visible, sizeof(T)};
     for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
         convert(static_cast<const T*>(blocks[b].keys), numbers, scratch);
         convert(static_cast<const T*>(blocks[b].values), numbers, scratch + numbers);
-        span.blocks[b] = {scratch, scratch + numbers, blocks[b].key_scales, blocks[b].value_scales};
+        const bool more = b < next_blocks;
+        span.blocks[b] = {scratch,
+                          scratch + numbers,
+                          blocks[b].key_scales,
+                          blocks[b].value_scales,
+                          more ? values_of(next[b]) : Ahead{},
+                          more ? keys_of(next[b]) : Ahead{}};
     }
     all_heads(q, heads, span, max_out, sum_out, acc_out);
 }
@@ -247,10 +292,11 @@ void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset,
     (block.bits == 8 ? store_vectors<int8_t> : store_vectors<int16_t>)(k, v, block, offset, head_dim, block_size);
 }
 
-void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
-                    float* scratch, float* max_out, float* sum_out, float* acc_out) {
-    (blocks->bits == 8 ? attend<int8_t> : attend<int16_t>)(q, heads, head_dim, blocks, block_size, visible, scratch, max_out, sum_out,
-                                                           acc_out);
+void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next,
+                    int64_t next_blocks, int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out,
+                    float* acc_out) {
+    (blocks->bits == 8 ? attend<int8_t> : attend<int16_t>)(q, heads, head_dim, blocks, next, next_blocks, block_size, visible, scratch,
+                                                           max_out, sum_out, acc_out);
 }
 
 void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,

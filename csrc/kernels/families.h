@@ -24,8 +24,9 @@ void rope_halves(float* x, const float* table, int64_t pairs);
 void silu_mul(const float* gate, const float* up, float* out, int64_t width);
 
 void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
-void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size, const int64_t* visible,
-                    float* scratch, float* max_out, float* sum_out, float* acc_out);
+void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next,
+                    int64_t next_blocks, int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out,
+                    float* acc_out);
 void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,
                      int64_t head_dim);
 void attention_finish(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim);

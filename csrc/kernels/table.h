@@ -60,9 +60,11 @@ struct KernelTable {
     void (*store_kv)(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
     // One span (at most kSpanKeys keys, whole blocks) for `heads` query heads, of one or more rows, that share a key-value head.
     // q: (heads, head_dim), scaled already. Head h sees the first visible[h] keys of the span (1 to kSpanKeys), the others are masked.
+    // next: the `next_blocks` blocks that this thread most likely reads next; they are asked for ahead.
     // scratch: 2 * kSpanKeys * head_dim floats, 64-byte aligned. Writes max, sum and accumulator per head.
-    void (*attention_span)(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, int64_t block_size,
-                           const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out);
+    void (*attention_span)(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next,
+                           int64_t next_blocks, int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out,
+                           float* acc_out);
     // Merges span s into the running (max, sum, acc); spans are merged in ascending order.
     void (*attention_merge)(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
                             int64_t heads, int64_t head_dim);
