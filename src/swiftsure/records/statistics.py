@@ -124,19 +124,19 @@ def student_t(probability: float, freedom: int) -> float:
     if freedom < 1:
         raise ValueError(f"freedom must be at least 1, got {freedom}")
     low, high = 0.0, 1.0
-    while _student_cdf(high, freedom) < probability:
+    while student_cdf(high, freedom) < probability:
         high *= 2
     for _ in range(200):
         middle = (low + high) / 2
-        if _student_cdf(middle, freedom) < probability:
+        if student_cdf(middle, freedom) < probability:
             low = middle
         else:
             high = middle
     return (low + high) / 2
 
 
-def _student_cdf(t: float, freedom: int) -> float:
-    """P(T <= t) for t >= 0: the finite sums of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
+def student_cdf(t: float, freedom: int) -> float:
+    """P(T <= t): the finite sums of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
     theta = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(theta), math.cos(theta)
     term, total = 1.0, 0.0
