@@ -97,6 +97,11 @@ def as_float64(elements: Array) -> NDArray[Any]:
     return elements.astype(np.complex128 if elements.dtype.kind == "c" else np.float64)
 
 
+def index_text(flat: int, shape: tuple[int, ...]) -> str:
+    """``[3, 17]`` for a position in logical order."""
+    return f"[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]"
+
+
 def text_of(element: Array, index: int) -> str:
     """One element of a flat array with its bits, as in ``2.0009999 (0x40001062)``; 17 significant digits tell any two floats apart."""
     one = element[index : index + 1]

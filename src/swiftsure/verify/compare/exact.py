@@ -186,7 +186,7 @@ def _first(name: str, a: Array, b: Array, flat: int, shape: tuple[int, ...]) -> 
     return Difference(
         output=name,
         kind="value",
-        where=f"[{', '.join(str(int(i)) for i in np.unravel_index(flat, shape))}]",
+        where=elements.index_text(flat, shape),
         base=elements.text_of(a, 0),
         candidate=elements.text_of(b, 0),
         ulps=int(distances[0]) if distances.size else None,

@@ -14,6 +14,7 @@ import lzma
 import math
 import os
 import stat
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -191,13 +192,16 @@ def _npz(file: Path, limits: OutputLimits) -> Named:
 
 def _npy_header(handle: Any) -> tuple[tuple[int, ...], Any, np.dtype[Any]]:
     """Shape, order and type; the file is then at its data."""
-    version = np.lib.format.read_magic(handle)
-    if version == (1, 0):
-        shape, fortran, dtype = np.lib.format.read_array_header_1_0(handle)
-    elif version in ((2, 0), (3, 0)):
-        shape, fortran, dtype = np.lib.format.read_array_header_2_0(handle)
-    else:
-        raise OutputError(f"unknown version {version} of the format")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+            version = np.lib.format.read_magic(handle)
+            if version not in ((1, 0), (2, 0), (3, 0)):
+                raise ValueError(f"unknown version {version} of the format")
+            reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = reader(handle)
+    except Exception as error:  # NumPy evaluates the header as a literal; a damaged one raises whatever Python's parser does
+        raise OutputError(f"its header cannot be read: {error}") from None
     if dtype.hasobject:
         raise OutputError("it holds Python objects, which only pickle could read; pickle is never read")
     if dtype.kind not in _KINDS or (dtype.kind in "fc" and dtype.itemsize > 16) or dtype.str[1:] == "f16":
