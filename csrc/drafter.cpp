@@ -19,12 +19,18 @@ uint64_t mix(uint64_t hash, int32_t token) {
 
 uint32_t stamp_of(uint64_t hash, int n) { return (static_cast<uint32_t>(hash >> 32) & ~63u) | static_cast<uint32_t>(n); }
 
-// What the features weigh before a sequence has taught anything: fitted to 24 outputs of SmolLM2 (code, chat, JSON, summaries, stories).
-constexpr std::array<float, 16> kWeights = {-1.99f, -1.50f, -1.18f, -0.81f, -0.91f, -0.70f, -0.26f,  // classes of match lengths
-                                            0.46f,  -0.15f, 0.26f,  0.33f,  1.02f,  0.53f,  0.87f,  -0.25f, 0.16f};
+// What the features weigh before a sequence has taught anything: fitted to 47 outputs of SmolLM2 (see docs/decisions/0016-drafts.md).
+constexpr std::array<float, 21> kWeights = {-1.55f, -0.84f, -0.55f, -0.08f, -0.10f, -0.12f, 0.01f,  // classes of match lengths
+                                            0.32f,  -0.30f, 0.69f,  0.07f,  0.31f,  0.11f,  -0.94f,
+                                            0.54f,  0.18f,  0.74f,  -0.10f, -0.22f, 0.40f,  0.05f};
 constexpr int kClassStarts[] = {1, 2, 3, 4, 6, 8, 12};
-constexpr float kLearningRate = 0.02f;
-constexpr int kCounted = 4;  // longest context whose continuations are counted
+constexpr float kLearningRate = 0.005f;
+constexpr int kCounted = 4;          // longest context whose continuations are counted
+constexpr int64_t kWhole = 64;       // longer matches count as this long
+constexpr int kLooked[] = {16, 32};  // places that end in the same token, in the same two, that are looked at for a rival
+constexpr uint32_t kNowhere = 0xFFFFFFFFu;
+constexpr float kMeanNoise = 0.5772f;  // of Gumbel noise
+constexpr float kLeastNoise = -2, kMostNoise = 6;
 
 // Log odds of `right` out of `all`, never certain.
 float odds(uint32_t right, uint32_t all) {
@@ -36,7 +42,8 @@ float share(uint32_t bits, int count) { return static_cast<float>(std::popcount(
 
 }  // namespace
 
-Drafter::Drafter(int max_ngram) : max_ngram_(max_ngram), entries_(1024), weights_(kWeights) {
+Drafter::Drafter(const KernelTable& kernels, int max_ngram, Drawing drawing)
+    : kernels_(kernels), max_ngram_(max_ngram), drawing_(drawing), entries_(1024), weights_(kWeights) {
     if (max_ngram < 1 || max_ngram > kMaxNgram)
         throw std::invalid_argument("max_ngram must be at least 1 and at most 32, got " + std::to_string(max_ngram));
 }
@@ -69,9 +76,11 @@ void Drafter::append(int32_t id) {
     const int reach = static_cast<int>(std::min<int64_t>(length(), max_ngram_));
     uint64_t hash = 0;
     match_length_ = 0;
+    if (reach < 2) before_[1].push_back(kNowhere);
     for (int n = 1; n <= reach; ++n) {
         hash = mix(hash, tokens_[static_cast<size_t>(end - n + 1)]);
         Entry& e = entries_[place(hash, n, end)];
+        if (n <= 2) before_[static_cast<size_t>(n - 1)].push_back(e.stamp == 0 ? kNowhere : e.end);
         if (e.stamp == 0) {
             e = {stamp_of(hash, n), 0, 0, 0};
             ++used_;
@@ -85,19 +94,33 @@ void Drafter::append(int32_t id) {
     }
 }
 
+void Drafter::judge(bool right) {
+    Fate* const fates[] = {&guessed_[tokens_[static_cast<size_t>(match_end_ + 1)]], &after_[tokens_.back()]};
+    for (Fate* fate : fates) {
+        ++fate->tried;
+        fate->right += right;
+    }
+}
+
 void Drafter::extend(const int32_t* ids, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) append(ids[i]);
+    for (int64_t i = 0; i < count; ++i) {
+        if (match_length_ > 0) judge(tokens_[static_cast<size_t>(match_end_ + 1)] == ids[i]);
+        append(ids[i]);
+        if (drawing_.temperature > 0) drawn_with_.push_back(0);
+    }
 }
 
 void Drafter::observe(const int32_t* ids, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
         if (match_length_ > 0) {
             const bool right = tokens_[static_cast<size_t>(match_end_ + 1)] == ids[i];
-            const Features x = features(0, hits_);
+            const Features x = features(0, hits_, whole_match());
             const float step = kLearningRate * (static_cast<float>(right) - chance(x));
             for (size_t f = 0; f < x.size(); ++f) weights_[f] += step * x[f];
             hits_ = hits_ << 1 | static_cast<uint32_t>(right);
+            judge(right);
         }
+        if (drawing_.temperature > 0) drawn_with_.push_back(noise(ids[i], length()) - kMeanNoise - 1);
         append(ids[i]);
     }
 }
@@ -119,11 +142,46 @@ void Drafter::grow() {
 
 int64_t Drafter::source(int64_t depth) const { return match_end_ + depth % (length() - 1 - match_end_); }
 
+int64_t Drafter::whole_match() const {
+    int64_t whole = match_length_;
+    while (whole < kWhole && whole <= match_end_ &&
+           tokens_[static_cast<size_t>(match_end_ - whole)] == tokens_[static_cast<size_t>(length() - 1 - whole)])
+        ++whole;
+    return whole;
+}
+
+int Drafter::rival(int64_t at, int match) const {
+    const int32_t next = tokens_[static_cast<size_t>(at + 1)];
+    int longest = 0;
+    for (int n = std::min({match, 2, max_ngram_}); n >= 1 && longest == 0; --n) {
+        const std::vector<uint32_t>& before = before_[static_cast<size_t>(n - 1)];
+        uint32_t end = entry(at, n).end;
+        for (int looked = 0; looked < kLooked[n - 1] && end != kNowhere && longest < match; ++looked, end = before[end]) {
+            if (end + int64_t{1} >= length() || tokens_[size_t{end} + 1] == next) continue;
+            int alike = n;
+            while (alike < match && alike <= static_cast<int64_t>(end) && alike <= at &&
+                   tokens_[end - static_cast<size_t>(alike)] == tokens_[static_cast<size_t>(at - alike)])
+                ++alike;
+            longest = std::max(longest, alike);
+        }
+    }
+    return longest;
+}
+
+float Drafter::noise(int32_t token, int64_t position) const {
+    const float nothing = 0;
+    float found = 0;
+    kernels_.gumbel_scores_of(&token, &nothing, 1, drawing_.seed, drawing_.choice, static_cast<uint32_t>(position), &found);
+    return found;
+}
+
 // Of the token drafted at `depth`, were all before it right: how long the match is by then, how often its last tokens, its last two and its
-// last one were followed by this token and by any, and which of the latest guesses were right.
-Drafter::Features Drafter::features(int64_t depth, uint32_t hits) const {
+// last one were followed by this token and by any, how well another place fits that goes on otherwise, which of the latest guesses were
+// right, which of this token and which after the last; and where tokens are sampled, how much noise this one gets, and got there.
+Drafter::Features Drafter::features(int64_t depth, uint32_t hits, int64_t whole) const {
     const int64_t at = source(depth), last = length() - 1;
     const int match = static_cast<int>(std::min<int64_t>(match_length_ + depth, max_ngram_));
+    const int32_t token = tokens_[static_cast<size_t>(at + 1)];
     const auto counts = [&](int n) {
         n = static_cast<int>(std::min<int64_t>(n, at + 1));
         const uint32_t right = entry(at + 1, n + 1).count;
@@ -139,14 +197,27 @@ Drafter::Features Drafter::features(int64_t depth, uint32_t hits) const {
     float* f = x.data() + kClasses;
     *f++ = odds(right, all);
     *f++ = all == 1 ? 1.0f : 0.0f;
-    *f++ = share(hits, 1) - 0.5f;
-    *f++ = share(hits, 4) - 0.5f;
     *f++ = share(hits, 8) - 0.5f;
     *f++ = odds(right1, all1);
     *f++ = std::log1p(static_cast<float>(all1));
-    *f++ = std::log1p(static_cast<float>(entry(at, 1).followers));
     *f++ = odds(right2, all2);
+    *f++ = std::log1p(static_cast<float>(rival(at, match)));
+    *f++ = fate(guessed_, token);
+    *f++ = fate(after_, tokens_[static_cast<size_t>(at)]);
+    *f++ = std::log1p(static_cast<float>(std::min(whole + depth, kWhole)));
+    if (drawing_.temperature <= 0) return x;
+    const float g = std::clamp(noise(token, length() + depth), kLeastNoise, kMostNoise);
+    *f++ = std::min(drawn_with_[static_cast<size_t>(at + 1)], kMostNoise);
+    *f++ = 1;
+    *f++ = g - kMeanNoise;
+    *f++ = std::exp(-g) - 1;
     return x;
+}
+
+float Drafter::fate(const Fates& fates, int32_t token) {
+    const auto found = fates.find(token);
+    const Fate fate = found == fates.end() ? Fate{} : found->second;
+    return std::log(static_cast<float>(fate.right + 1) / static_cast<float>(fate.tried - fate.right + 1));
 }
 
 float Drafter::chance(const Features& x) const {
@@ -158,17 +229,21 @@ float Drafter::chance(const Features& x) const {
 Drafter::Draft Drafter::draft(int64_t max_tokens) const {
     Draft draft;
     if (match_length_ == 0 || max_tokens <= 0) return draft;
+    const int64_t whole = whole_match();
     uint32_t hits = hits_;
     for (int64_t depth = 0; depth < max_tokens; ++depth) {
         draft.tokens.push_back(tokens_[static_cast<size_t>(source(depth) + 1)]);
-        draft.chances.push_back(chance(features(depth, hits)));
+        draft.chances.push_back(chance(features(depth, hits, whole)));
         hits = hits << 1 | 1u;
     }
     return draft;
 }
 
 int64_t Drafter::memory_bytes() const {
-    return static_cast<int64_t>(tokens_.capacity() * sizeof(int32_t) + entries_.size() * sizeof(Entry));
+    // A node of a map: its key, its value, a pointer and its bucket.
+    const size_t fates = (guessed_.size() + after_.size()) * (sizeof(Fates::value_type) + 2 * sizeof(void*));
+    const size_t places = (before_[0].capacity() + before_[1].capacity()) * sizeof(uint32_t) + drawn_with_.capacity() * sizeof(float);
+    return static_cast<int64_t>(tokens_.capacity() * sizeof(int32_t) + entries_.size() * sizeof(Entry) + places + fates);
 }
 
 }  // namespace swiftsure

@@ -200,9 +200,14 @@ void register_draft_sampler(nb::module_& m) {
         .def("choose", choose, nb::arg("logits").noconvert(), nb::arg("position"));
 }
 
+void make_drafter(Drafter* place, const std::string& isa, int max_ngram, float temperature, uint64_t seed, uint32_t choice) {
+    new (place) Drafter(kernels_of(isa), max_ngram, {.temperature = temperature, .seed = seed, .choice = choice});
+}
+
 void register_drafter(nb::module_& m) {
     nb::class_<Drafter>(m, "Drafter")
-        .def(nb::init<int>(), nb::kw_only(), nb::arg("max_ngram"))
+        .def("__init__", make_drafter, nb::kw_only(), nb::arg("isa"), nb::arg("max_ngram"), nb::arg("temperature"), nb::arg("seed"),
+             nb::arg("choice"))
         .def(
             "extend",
             [](Drafter& d, InArray<int32_t, 1> ids) {

@@ -149,7 +149,7 @@ class FakeSampler:
 class FakeDrafter:
     """Longest earlier occurrence of the last 1 to 4 tokens, most recent first; slow and plain."""
 
-    def __init__(self) -> None:
+    def __init__(self, request: Request | None = None) -> None:
         self.ids: list[int] = []
 
     def extend(self, ids: NDArray[np.int32]) -> None:

@@ -29,6 +29,7 @@ from swiftsure.engine.drafting.lookup import Lookup
 from swiftsure.engine.drafting.source import Draft, DraftSource
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Sequence
+from swiftsure.engine.speculation import USUAL_TRUST
 
 CHEAP_ROWS = {1: 0.010, 16: 0.011}
 
@@ -37,6 +38,7 @@ class Wild:
     """Drafts at random, of any length allowed, with any confidence; steps or not; keeps to the seam's rules and checks the engine's."""
 
     wants_hidden = True
+    trust = USUAL_TRUST
 
     def __init__(self, seed: int, *, stepwise: bool, name: str = "wild") -> None:
         self.name, self.stepwise = name, stepwise
@@ -199,6 +201,40 @@ def test_better_of_two_sources_is_found_out() -> None:
     counts = engine.evidence.of("speculation")
     assert counts["good_accepted"] > 150
     assert counts.get("bad_drafted", 0) < 40
+
+
+def test_free_draft_that_is_worth_more_than_what_was_then_drafted_is_kept() -> None:
+    backend = FakeBackend()
+    fair = Oracle(backend, 0.5, stepwise=False, name="fair")
+    poor = Oracle(backend, 0.0, stepwise=True, seconds=0.0001, name="poor")
+    poor.stated = 0.05
+    engine = engine_with(backend, fair, poor, levers=("speculation",))
+    run_all(engine, [request([1, 2, 3], max_tokens=60, ignore_eos=True)])
+    assert poor.asked > 0, "before it drafted, it was expected to be worth more"
+    counts = engine.evidence.of("speculation")
+    assert counts["fair_accepted"] > 20
+    assert "poor_drafted" not in counts
+
+
+def test_source_that_was_useless_is_asked_again_after_a_while() -> None:
+    backend = FakeBackend()
+    source = Oracle(backend, 0.0, stepwise=True, seconds=0.001)
+    source.stated = 0.9
+    engine = engine_with(backend, source, levers=("speculation",))
+    engine.drafting.policy.cost = StillCost({1: 0.010, 2: 0.012, 16: 0.050})
+
+    def accepted(requests: int) -> int:
+        before = engine.evidence.speculation.accepted
+        for i in range(requests):
+            run_all(engine, [request([i, 2, 3], max_tokens=200, ignore_eos=True)])
+        return engine.evidence.speculation.accepted - before
+
+    assert accepted(1) == 0
+    asked = source.asked
+    assert accepted(1) == 0
+    assert source.asked - asked < 40, "once it was found out it is mostly left alone"
+    source.chance = 1.0
+    assert accepted(6) > 200
 
 
 def test_one_call_drafts_a_depth_of_all_sequences() -> None:

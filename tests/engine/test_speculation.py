@@ -14,9 +14,12 @@ STATED = 0.6
 
 
 def taught(rate: float, *, drafts: int = 120, drafted: int = 8) -> Acceptance:
-    acceptance = Acceptance()
+    """Of a first request, so that all requests have seen the same."""
+    of_all = Acceptance()
+    acceptance = Acceptance(of_all)
     for _ in range(drafts):
-        acceptance.record([STATED] * drafted, round(rate * drafted))
+        for one in (acceptance, of_all):
+            one.record([STATED] * drafted, round(rate * drafted))
     return acceptance
 
 
@@ -71,18 +74,35 @@ def test_crowded_pass_leaves_drafts_out():
 
 
 def test_chances_fade_so_that_a_change_of_text_is_noticed():
-    acceptance = taught(1.0, drafts=200, drafted=1)
-    for _ in range(60):
-        acceptance.record([STATED], 0)
+    policy = DraftPolicy()
+    acceptance = Acceptance(policy.acceptance("lookup"))
+    for right in (1,) * 200 + (0,) * 60:
+        policy.record("lookup", acceptance, [STATED], right)
     assert acceptance.chances([STATED])[0] < 0.35
 
 
 def test_declined_drafts_are_tried_again_after_a_while():
-    acceptance = taught(0.0)
+    policy = DraftPolicy()
+    acceptance = Acceptance(policy.acceptance("lookup"))
+    for _ in range(120):
+        policy.record("lookup", acceptance, [STATED], 0)
     low = acceptance.chances([STATED])[0]
     for _ in range(500):
-        acceptance.forget(STATED)
+        policy.decline("lookup", acceptance, STATED)
     assert acceptance.chances([STATED])[0] > 2 * low
+
+
+def test_source_that_is_not_asked_comes_back_to_its_prior():
+    policy, untaught = DraftPolicy(), Acceptance()
+    acceptance = Acceptance(policy.acceptance("lookup"))
+    for _ in range(120):
+        policy.record("lookup", acceptance, [STATED], 0)
+    assert acceptance.chance_at(0) < 0.1
+    assert acceptance.chances([STATED])[0] < 0.1
+    for _ in range(1500):
+        policy.pass_over("lookup", [acceptance], by_all=True)
+    assert acceptance.chance_at(0) == pytest.approx(untaught.chance_at(0), abs=0.01)
+    assert acceptance.chances([STATED])[0] == pytest.approx(STATED, abs=0.01)
 
 
 def test_new_request_starts_from_what_all_requests_taught():

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from swiftsure.errors import UsageError
+from swiftsure.kernels import supported_isas
 from swiftsure.kernels.sampling import Drafter
+from swiftsure.kernels.sampling_reference import noise_of_words, noise_words
 
 
 def search(tokens: list[int], max_ngram: int, max_tokens: int) -> tuple[int, list[int]]:
@@ -95,6 +97,45 @@ def test_longer_matches_and_steady_continuations_are_trusted_more() -> None:
     assert drafter.draft(1)[1][0] > unsteady + 0.2
 
 
+def test_another_place_that_reads_as_well_and_goes_on_otherwise_is_a_warning() -> None:
+    alone, contested = Drafter(), Drafter()
+    alone.extend([90, 4, 5, 6, 7, 70, 91, 92, 93, 94, 4, 5, 6])
+    contested.extend([4, 5, 6, 8, 80, 90, 4, 5, 6, 7, 70, 91, 4, 5, 6])
+    assert drafted(alone, 1) == drafted(contested, 1) == [7]
+    assert contested.draft(1)[1][0] < alone.draft(1)[1][0] - 0.1
+
+
+def test_token_that_was_guessed_in_vain_is_trusted_less_than_one_that_came() -> None:
+    def chance(after_guess: int) -> float:
+        """Of token 7, which was guessed six times before, after six different tokens."""
+        drafter = Drafter()
+        for token in range(20, 26):
+            drafter.extend([token, 7, 60 + token, token, 7 if after_guess == 7 else after_guess + token, 100 + token])
+        drafter.extend([50, 7, 51, 50])
+        assert drafted(drafter, 1) == [7]
+        return drafter.draft(1)[1][0]
+
+    assert chance(7) > chance(200) + 0.1
+
+
+@pytest.mark.parametrize("isa", supported_isas())
+def test_noise_that_a_token_will_get_decides_where_its_probability_does_not(isa: str) -> None:
+    """The chances of one draft under many seeds are ordered as the noise of its token is."""
+    noise, chances = [], []
+    for seed in range(200):
+        drafter = Drafter(temperature=0.7, seed=seed, choice=3, isa=isa)
+        drafter.extend([5, 6, 7, 8, 5, 6])
+        assert drafted(drafter, 1) == [7]
+        chances.append(drafter.draft(1)[1][0])
+        noise.append(noise_of_words(noise_words(64, seed=seed, choice=3, position=6))[7])
+    assert np.all(np.diff(np.array(chances)[np.argsort(noise)]) >= -1e-3)
+    assert max(chances) > 2 * min(chances)
+    plain = [Drafter(seed=seed) for seed in range(3)]
+    for drafter in plain:
+        drafter.extend([5, 6, 7, 8, 5, 6])
+    assert len({drafter.draft(1)[1][0] for drafter in plain}) == 1, "without sampling there is no noise"
+
+
 def test_periodic_text_is_drafted_past_its_end() -> None:
     drafter = Drafter(max_ngram=4)
     drafter.extend([9, 1, 2, 3, 1, 2, 3, 1, 2])
@@ -125,7 +166,7 @@ def test_a_long_sequence_costs_microseconds_a_token_and_bounded_memory() -> None
         drafter.extend(tokens)
         elapsed = time.perf_counter() - started
         assert elapsed / tokens.size < 50e-6  # measured: under 1 us; the margin is for busy machines
-        assert drafter.memory_bytes <= tokens.size * (4 * 2 + 8 * 64) + 2**14
+        assert drafter.memory_bytes <= tokens.size * (4 * 2 + 8 * 64 + 2 * 8 + 2 * 32) + 2**14
 
 
 @pytest.mark.parametrize("max_ngram", [0, -1, 33])

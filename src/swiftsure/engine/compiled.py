@@ -39,13 +39,21 @@ def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampl
 MAX_NGRAM = 12
 
 
+# Its chances are fitted, and learn from every token. Against 8, sampled outputs of 128 tokens gain 0.9 % when replayed, greedy ones 0.2 %.
+LOOKUP_TRUST = 100.0
+
 # Tokens of earlier requests that drafts may come from; 16 bytes each.
 REMEMBERED_TOKENS = 1 << 18
 
 
 def lookup() -> Lookup:
     """Drafts from a request's own prompt and output."""
-    return Lookup(lambda: kernel.Drafter(max_ngram=MAX_NGRAM))
+
+    def make(request: Request) -> kernel.Drafter:
+        drawing = request.drawing
+        return kernel.Drafter(max_ngram=MAX_NGRAM, temperature=drawing["temperature"], seed=drawing["seed"], choice=drawing["choice"])
+
+    return Lookup(make, trust=LOOKUP_TRUST)
 
 
 def free_sources() -> tuple[DraftSource, ...]:

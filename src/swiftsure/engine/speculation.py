@@ -19,7 +19,7 @@ MAX_DRAFT = 15
 # A source states a chance for each token; outcomes are counted by classes of it, finer towards certainty.
 _CLASS_EDGES = (0.03, 0.06, 0.10, 0.16, 0.24, 0.33, 0.43, 0.53, 0.63, 0.72, 0.80, 0.86, 0.91, 0.95, 0.98)
 _CLASSES = len(_CLASS_EDGES) + 1
-_PRIOR_WEIGHT = 8.0  # drafts
+USUAL_TRUST = 8.0  # drafts that a chance stands for which was stated, or expected, before any was seen
 _PRIOR_DEPTH_CHANCE = 0.6  # of a token that is not drafted yet, before any was
 _GROWTH = 1.0 / 0.98  # a new draft counts this much more than the one before it: the same as letting old ones fade
 _DECLINED_DECAY = 0.99  # forgetting while nothing is tried, so that a bad spell does not end speculation for good
@@ -36,11 +36,12 @@ PRIOR_SHAPE: Mapping[int, float] = {1: 1.0, 2: 1.3, 4: 1.9, 8: 3.1, 16: 5.5, 32:
 class Acceptance:
     """Fading counts of one source's draft tokens, right and tried: by the chance it stated, and by depth in the draft."""
 
-    __slots__ = ("_depth_right", "_depth_tried", "_parent", "_right", "_tried", "_weight")
+    __slots__ = ("_depth_right", "_depth_tried", "_parent", "_right", "_tried", "_trust", "_weight")
 
-    def __init__(self, parent: Acceptance | None = None) -> None:
-        """``parent`` (all requests together) takes the place of the prior."""
+    def __init__(self, parent: Acceptance | None = None, *, trust: float = USUAL_TRUST) -> None:
+        """``parent`` (all requests together) takes the place of the prior. ``trust``: drafts that a stated chance stands for."""
         self._parent = parent
+        self._trust = trust
         self._weight = 1.0  # of the next draft
         self._right = [0.0] * _CLASSES
         self._tried = [0.0] * _CLASSES
@@ -50,7 +51,7 @@ class Acceptance:
     def chances(self, stated: Sequence[float]) -> list[float]:
         """Probability of each token to be the sampled one, given that all before it were, where its source says ``stated``."""
         priors = stated if self._parent is None else self._parent.chances(stated)
-        right, tried, prior_weight = self._right, self._tried, _PRIOR_WEIGHT * self._weight
+        right, tried, prior_weight = self._right, self._tried, self._trust * self._weight
         found = []
         for said, prior in zip(stated, priors, strict=True):
             at = bisect_right(_CLASS_EDGES, said)
@@ -60,7 +61,7 @@ class Acceptance:
     def chance_at(self, depth: int) -> float:
         """The same of a token that is not drafted yet, from 0 on."""
         prior = _PRIOR_DEPTH_CHANCE if self._parent is None else self._parent.chance_at(depth)
-        prior_weight = _PRIOR_WEIGHT * self._weight
+        prior_weight = USUAL_TRUST * self._weight
         return (self._depth_right[depth] + prior_weight * prior) / (self._depth_tried[depth] + prior_weight)
 
     def record(self, stated: Sequence[float], accepted: int) -> None:
@@ -74,7 +75,15 @@ class Acceptance:
             if j < accepted:
                 self._right[at] += weight
                 self._depth_right[j] += weight
-        self._weight = weight * _GROWTH
+        self._outweigh(_GROWTH)
+
+    def fade(self) -> None:
+        """The source was not asked: what it once did says ever less, so that it is tried again after a while."""
+        self._outweigh(1.0 / _DECLINED_DECAY)
+
+    def _outweigh(self, growth: float) -> None:
+        """Lets the next draft, and the prior, count so much more."""
+        self._weight *= growth
         if self._weight > 1e6:
             for counts in (self._right, self._tried, self._depth_right, self._depth_tried):
                 counts[:] = [count / self._weight for count in counts]
@@ -197,9 +206,12 @@ class DraftPolicy:
         self._acceptance: dict[str, Acceptance] = {}
         self._times: dict[str, _SourceTime] = {}
 
-    def acceptance(self, source: str) -> Acceptance:
-        """Of a source, all requests together."""
-        return self._acceptance.setdefault(source, Acceptance())
+    def acceptance(self, source: str, *, trust: float = USUAL_TRUST) -> Acceptance:
+        """Of a source, all requests together. ``trust``: of a source that was not heard yet."""
+        found = self._acceptance.get(source)
+        if found is None:
+            found = self._acceptance[source] = Acceptance(trust=trust)
+        return found
 
     def reset(self) -> None:
         """Forgets what earlier requests taught about acceptance."""
@@ -308,6 +320,13 @@ class DraftPolicy:
         """What became of a draft, for the request and for all."""
         acceptance.record(stated, accepted)
         self.acceptance(source).record(stated, accepted)
+
+    def pass_over(self, source: str, unasked: Sequence[Acceptance], *, by_all: bool) -> None:
+        """A source was not worth asking for some requests, or for any."""
+        for acceptance in unasked:
+            acceptance.fade()
+        if by_all:
+            self.acceptance(source).fade()
 
     def decline(self, source: str, acceptance: Acceptance, stated: float) -> None:
         acceptance.forget(stated)

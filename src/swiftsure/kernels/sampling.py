@@ -174,14 +174,16 @@ class Drafter:
     """Drafts what followed the last time the sequence read as it does now.
 
     Finds the longest suffix of the sequence, of at most ``max_ngram`` tokens, that occurred before, and of its occurrences the most
-    recent. Appending costs well under a microsecond per token and suffix length, drafting about as much per token.
+    recent. Appending costs well under a microsecond per token and suffix length, drafting about a microsecond per token.
     """
 
     __slots__ = ("_core",)
 
-    def __init__(self, *, max_ngram: int = 12) -> None:
+    def __init__(self, *, max_ngram: int = 12, temperature: float = 0.0, seed: int = 0, choice: int = 0, isa: str | None = None) -> None:
+        """``temperature``, ``seed`` and ``choice`` of the request: above temperature 0 the noise of a token, which its sampler will add,
+        tells how likely it is drawn. ``isa``: None chooses as ``resolve_isa`` does; noise has the same bits on all."""
         _check_whole("max_ngram", max_ngram, 1, MAX_NGRAM)
-        self._core = _core.Drafter(max_ngram=max_ngram)
+        self._core = _core.Drafter(isa=resolve_isa(isa), max_ngram=max_ngram, temperature=temperature, seed=seed, choice=choice)
 
     def extend(self, ids: AnyIds) -> None:
         """Appends tokens of the prompt."""

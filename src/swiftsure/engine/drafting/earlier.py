@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from swiftsure.engine.drafting.source import Draft
 from swiftsure.engine.request import Sequence
+from swiftsure.engine.speculation import USUAL_TRUST
 
 MAX_MATCH = 48  # tokens of the end that are compared: more tells requests of one template apart, and costs
 # Chance of a token after a match this long, before outcomes were seen.
@@ -34,6 +35,7 @@ class EarlierRequests:
     name = "earlier"
     stepwise = False
     wants_hidden = False
+    trust = USUAL_TRUST
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from swiftsure.engine.backend import Backend, RowBatch
 from swiftsure.engine.drafting.choice import draft_sampler
 from swiftsure.engine.drafting.source import Draft
+from swiftsure.engine.speculation import USUAL_TRUST
 from swiftsure.kernels import DraftSampler
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class HeadSource:
     name = "head"
     stepwise = True
     wants_hidden = True
+    trust = USUAL_TRUST
 
     def __init__(self, backend: Backend, shortlist: NDArray[np.int32], *, vocab_size: int, hidden: int) -> None:
         """``backend`` runs the head's schedule; ``shortlist`` (S,) are the tokens that its logits stand for, of ``vocab_size``."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.drafting.source import Draft
-from swiftsure.engine.request import Sequence
+from swiftsure.engine.request import Request, Sequence
+from swiftsure.engine.speculation import USUAL_TRUST
 
 
 class TokenDrafter(Protocol):
@@ -30,7 +31,8 @@ class Lookup:
     stepwise = False
     wants_hidden = False
 
-    def __init__(self, make_drafter: Callable[[], TokenDrafter]) -> None:
+    def __init__(self, make_drafter: Callable[[Request], TokenDrafter], *, trust: float = USUAL_TRUST) -> None:
+        self.trust = trust
         self._make_drafter = make_drafter
         self._drafters: dict[int, TokenDrafter] = {}
 
@@ -38,7 +40,7 @@ class Lookup:
         return 0.0
 
     def open(self, seq: Sequence) -> None:
-        drafter = self._drafters[seq.key] = self._make_drafter()
+        drafter = self._drafters[seq.key] = self._make_drafter(seq.request)
         drafter.extend(seq.ids[: seq.length])
 
     def close(self, seq: Sequence) -> None:

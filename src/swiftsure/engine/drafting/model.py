@@ -19,6 +19,7 @@ from swiftsure.engine.backend import Backend, RowBatch
 from swiftsure.engine.drafting.choice import draft_sampler
 from swiftsure.engine.drafting.source import Draft
 from swiftsure.engine.kv_blocks import BlockManager, BlockTable
+from swiftsure.engine.speculation import USUAL_TRUST
 from swiftsure.kernels import DraftSampler
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class ModelSource:
     name = "model"
     stepwise = True
     wants_hidden = False
+    trust = USUAL_TRUST
 
     def __init__(self, backend: Backend, *, context: int) -> None:
         """``context``: positions that the smaller model was made for."""

@@ -48,7 +48,9 @@ class DraftPlanner:
                 self.policy.time_source(source.name, source.measure())
 
     def open(self, seq: Sequence) -> None:
-        seq.acceptance = {source.name: Acceptance(self.policy.acceptance(source.name)) for source in self._sources}
+        seq.acceptance = {
+            source.name: Acceptance(self.policy.acceptance(source.name, trust=source.trust), trust=source.trust) for source in self._sources
+        }
         for source in self._sources:
             source.open(seq)
 
@@ -92,21 +94,24 @@ class DraftPlanner:
         drafts = source.propose([guess.seq for guess in guesses], [guess.room for guess in guesses])
         for guess, draft in zip(guesses, drafts, strict=True):
             if len(draft.tokens):
-                chances = self._measured(source, guess.seq, draft)
-                if not guess.source or self.policy.worth(chances, base_rows) > self.policy.worth(guess.chances, base_rows):
-                    guess.source, guess.draft, guess.chances = source.name, draft, chances
+                self._take_better(
+                    guess, _Guess(guess.seq, guess.room, source.name, draft, self._measured(source, guess.seq, draft)), base_rows
+                )
 
     def _ask_by_steps(self, source: DraftSource, guesses: list[_Guess], base_rows: int) -> None:
-        """Has a source draft token by token, for the sequences where its draft is expected to be worth more than what stands."""
+        """Has a source draft token by token, for the sequences where its draft is expected to be worth more than what stands, and takes
+        what it drafts where that is true."""
         policy = self.policy
-        asking = []
+        asking, unasked = [], []
         for guess in guesses:
-            expected = policy.expected(guess.seq.acceptance[source.name], guess.room)
-            spent = policy.worth_by_steps(source.name, expected, base_rows)
+            acceptance = guess.seq.acceptance[source.name]
+            spent = policy.worth_by_steps(source.name, policy.expected(acceptance, guess.room), base_rows)
             if spent > max(0.0, policy.worth(guess.chances, base_rows)):
                 asking.append(_Guess(guess.seq, guess.room, source.name))
-        standing = {guess.seq.key: guess for guess in guesses}
-        depth = 0
+            else:
+                unasked.append(acceptance)
+        policy.pass_over(source.name, unasked, by_all=not asking)
+        asked, depth = asking, 0
         while asking:
             depth += 1
             started = perf_counter()
@@ -115,12 +120,20 @@ class DraftPlanner:
             further = []
             for guess, draft in zip(asking, drafts, strict=True):
                 guess.draft, guess.chances = draft, self._measured(source, guess.seq, draft)
-                old = standing[guess.seq.key]
-                old.source, old.draft, old.chances = guess.source, guess.draft, guess.chances
                 acceptance = guess.seq.acceptance[source.name]
                 if len(draft.tokens) == depth < guess.room and policy.one_more(source.name, acceptance, guess.chances, base_rows):
                     further.append(guess)
             asking = further
+        standing = {guess.seq.key: guess for guess in guesses}
+        for guess in asked:
+            self._take_better(standing[guess.seq.key], guess, base_rows)
+
+    def _take_better(self, standing: _Guess, other: _Guess, base_rows: int) -> None:
+        """Whichever is worth more now stands; the time that either took is spent."""
+        if not len(other.draft.tokens):
+            return
+        if not standing.source or self.policy.worth(other.chances, base_rows) > self.policy.worth(standing.chances, base_rows):
+            standing.source, standing.draft, standing.chances = other.source, other.draft, other.chances
 
     def _measured(self, source: DraftSource, seq: Sequence, draft: Draft) -> list[float]:
         return seq.acceptance[source.name].chances(draft.chances)

@@ -43,6 +43,9 @@ class DraftSource(Protocol):
     wants_hidden: bool
     """``observe`` gets hidden rows; needs a back end that has them."""
 
+    trust: float
+    """Verified drafts that outweigh the chances it states: more of a source that learns from every token what its guesses are worth."""
+
     def measure(self) -> float:
         """Seconds that one more token of one sequence takes, tried out while nothing runs; 0 for a source that is not stepwise.
 
