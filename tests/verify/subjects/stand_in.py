@@ -26,10 +26,12 @@ HELLO: Pieces = [chunk(delta={"role": "assistant"}), chunk("Hel"), chunk("lo"), 
 
 @dataclass(slots=True)
 class StandIn:
-    """``pieces`` are written one after the other; a function among them is called instead. ``pages`` answer GET."""
+    """``pieces`` are written one after the other; a function among them is called instead. ``pages`` answer GET. A request with the field
+    ``refuses`` gets status 400."""
 
     url: str = ""
     status: int = 200
+    refuses: str | None = None
     kind: str = "text/event-stream"
     headers: dict[str, str] = field(default_factory=dict)
     pieces: Pieces = field(default_factory=lambda: list(HELLO))
@@ -53,13 +55,14 @@ def standing_in() -> Iterator[StandIn]:
 
         def do_POST(self) -> None:
             state.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(state.status)
+            refused = state.refuses is not None and state.refuses in state.asked[-1]
+            self.send_response(400 if refused else state.status)
             self.send_header("Content-Type", state.kind)
             for name, value in state.headers.items():
                 self.send_header(name, value)
             self.end_headers()
             try:
-                for piece in state.pieces:
+                for piece in [f"unknown field {state.refuses}".encode()] if refused else state.pieces:
                     if callable(piece):
                         piece()
                     else:

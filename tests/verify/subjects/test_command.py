@@ -345,6 +345,18 @@ def test_pins_hold_the_digest_of_the_program_and_of_its_script(tmp_path: Path) -
         subject.close()
 
 
+def test_pins_hold_the_commit_of_the_script_and_whether_it_was_changed_since(tmp_path: Path) -> None:
+    template = command(tmp_path, WRITE)
+    assert CommandSubject(template).pins()["commit"] is None
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "-q"], ["add", "program.py"], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert CommandSubject(template).pins()["commit"] == head
+    command(tmp_path, "pass")
+    assert CommandSubject(template).pins()["commit"] == f"{head}-dirty"
+
+
 def test_logs_and_outputs_stay_in_a_folder_that_is_named(tmp_path: Path) -> None:
     run_program(tmp_path, "print('hello')\n" + WRITE, folder=tmp_path / "run", keep_outputs=True)
     place = tmp_path / "run" / "00001-case_1_x"

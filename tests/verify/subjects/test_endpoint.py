@@ -144,6 +144,18 @@ def test_an_error_status_is_told_in_the_endpoint_s_words_and_not_tried_again(ser
     assert len(server.asked) == 1
 
 
+def test_logprobs_that_are_refused_are_not_asked_for_again(server: StandIn) -> None:
+    server.refuses = "logprobs"
+    subject = UrlSubject(server.url, UrlOptions(logprobs=True))
+    try:
+        subject.start()
+        trials = [subject.run(CASE), subject.run(CASE)]
+    finally:
+        subject.close()
+    assert [trial.status for trial in trials] == ["ran", "ran"]
+    assert ["logprobs" in body for body in server.asked] == [True, False, False]
+
+
 def test_an_answer_that_drips_is_timed_out(server: StandIn) -> None:
     server.pieces = [piece for _ in range(200) for piece in (chunk("x"), lambda: time.sleep(0.05))]
     trial = ask(server, time_limit_s=0.5)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,8 @@ def test_a_model_that_fits_the_limit_runs(tiny_path: Path) -> None:
     try:
         subject.start()
         assert subject.run(PROMPT).status == "ran"
-        assert subject.pins()["memory_limit"]["bytes"] == 4 << 30
+        pins = subject.pins()
+        assert pins["memory_limit"]["bytes"] == 4 << 30
+        assert pins["weights_sha256"] == "sha256:" + hashlib.sha256(tiny_path.read_bytes()).hexdigest()
     finally:
         subject.close()

@@ -27,6 +27,7 @@ from swiftsure.verify.subjects.outputs import PHASES_FILE, OutputError, OutputLi
 
 KIND = "cmd"
 _SMALLEST_LIMIT = 16 << 20
+_GIT_S = 20.0
 _LONGEST_PIN = 4 << 30  # bytes of a file that is hashed for the pins
 _PHASE = re.compile(r"^PHASE name=(?P<name>\S+) s=(?P<s>[0-9.eE+-]+)\s*$", re.MULTILINE)
 _REFUSED = re.compile(r"^REFUSED reason=(?P<reason>.+)$", re.MULTILINE)
@@ -102,14 +103,16 @@ class CommandSubject:
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def pins(self) -> Mapping[str, Any]:
-        """The command, and digests of the program and of every file that it names."""
+        """The command, digests of the program and of every file that it names, and the commit that those files are of."""
         program = shutil.which(self._argv[0], path=self._environment().get("PATH"))
         named = [Path(word) for word in (program, *self._argv[1:]) if word]
+        scripts = [path for path in named[1:] if path.is_file()]
         limit = self._limit and {"bytes": self._limit.limit_bytes, "by": self._limit.by}
         return {
             "kind": KIND,
             "command": list(self._argv),
             "files": {str(path): _digest(path) for path in named if path.is_file()},
+            "commit": _commit(scripts[0]) if scripts else None,
             "environment": dict(self._options.environment),
             "time_limit_s": self._options.time_limit_s,
             "memory_limit": limit,
@@ -302,6 +305,19 @@ def _signal_name(number: int) -> str:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:
         return f"signal {number}"
+
+
+def _commit(script: Path) -> str | None:
+    """The git commit of the repository that a script is in, ``-dirty`` behind it where files were changed; None outside of one."""
+    git = ["git", "-C", str(script.resolve().parent)]
+    try:
+        head, changed = (
+            subprocess.run([*git, *rest], capture_output=True, text=True, timeout=_GIT_S, check=True).stdout.strip()
+            for rest in (("rev-parse", "HEAD"), ("status", "--porcelain", "--untracked-files=no"))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{head}-dirty" if changed else head
 
 
 def _digest(path: Path) -> str:

@@ -95,7 +95,8 @@ class EndpointProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlOptions:
-    """``model``: the name that requests carry; None takes the only one that the endpoint lists. ``time_limit_s`` is of a whole answer."""
+    """``model``: the name that requests carry; None takes the only one that the endpoint lists. ``time_limit_s`` is of a whole answer.
+    ``logprobs`` are asked for until the endpoint refuses them."""
 
     model: str | None = None
     time_limit_s: float | None = 600.0
@@ -119,6 +120,7 @@ class UrlSubject:
         self._url = url.rstrip("/")
         self._options = options or UrlOptions()
         self._model = self._options.model
+        self._logprobs = self._options.logprobs
         self._told: Activation | None = None
         self._seen: dict[str, str] = {}  # what answers said of the server
         key = self._options.api_key
@@ -153,10 +155,16 @@ class UrlSubject:
             return Trial(case=case, status="failed", reason=str(error))
         if isinstance(request, Score):
             return Trial(case=case, status="refused", reason="an endpoint gives no logits of a text")
-        body = self._body(request)
+        trial = self._ask(case, request)
+        if self._logprobs and trial.status == "refused" and "logprob" in str(trial.reason).lower():
+            self._logprobs = False  # asked for if offered; this is another request, not the same once more
+            trial = self._ask(case, request)
+        return trial
+
+    def _ask(self, case: Case, request: Prompt) -> Trial:
         began = time.perf_counter()
         try:
-            with self._client.stream("POST", f"{self._url}/chat/completions", json=body) as response:
+            with self._client.stream("POST", f"{self._url}/chat/completions", json=self._body(request)) as response:
                 if response.status_code != 200:
                     return self._turned_away(case, response)
                 answer = self._read(response, began)
@@ -202,7 +210,7 @@ class UrlSubject:
             "seed": prompt.seed,
         }
         body |= {name: getattr(prompt, name) for name, usual in _NOT_STANDARD.items() if getattr(prompt, name) != usual}
-        return {**body, "logprobs": True} if self._options.logprobs else body
+        return {**body, "logprobs": True} if self._logprobs else body
 
     def _read(self, response: httpx.Response, began: float) -> Answer:
         """The whole answer, with the times at which bytes were read. Raises AnswerError, TimeoutError."""

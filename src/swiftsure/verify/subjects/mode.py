@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from swiftsure.errors import SwiftsureError, UsageError
-from swiftsure.records.machine import peak_rss_bytes
+from swiftsure.records.machine import library_versions, peak_rss_bytes
 from swiftsure.verify.proving.client import WORKER, WorkerClient, WorkerError
 from swiftsure.verify.proving.workload import Prompt
 from swiftsure.verify.subjects import limited
@@ -107,11 +108,14 @@ class ModeSubject:
             return self._ended(case, error)
 
     def pins(self) -> Mapping[str, Any]:
+        weights = re.search(r"\bweights=(sha256:[0-9a-f]{64})\b", self._active_line or "")
         told = ("numerics", "isa", "threads", "levers", "draft", "weight_bytes")
         return {
             "kind": KIND,
             "mode": self._mode,
             "model": self._options.model,
+            "version": library_versions(("swiftsure",)).get("swiftsure"),
+            "weights_sha256": weights[1] if weights else None,
             "active_line": self._active_line,
             **{name: self._loaded[name] for name in told if name in self._loaded},
             "environment": dict(self._options.environment),
