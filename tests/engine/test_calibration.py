@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from fakes import FakeBackend
-from numpy.typing import NDArray
 
 import swiftsure
-from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.calibration import LEAST_S, MOST_AGE_S, CalibrationKey, keep_costs, known_costs
 from swiftsure.engine.runner import Runner
 from tiny_models import TinyModel, TinySpec
@@ -85,46 +79,6 @@ def test_a_cache_that_cannot_be_written_is_no_fault(home: Path) -> None:
     home.write_text("a file")
     keep()
     assert known_costs(KEY) is None
-
-
-class SlowBackend(FakeBackend):
-    """Takes as long on a clock of its own as its rows cost, disturbed or not."""
-
-    def __init__(self, disturbances: Iterator[float]) -> None:
-        super().__init__()
-        self.now, self.passes, self._disturbances = 0.0, 0, disturbances
-
-    def run(self, batch: RowBatch) -> NDArray[np.float32]:
-        self.passes += 1
-        self.now += TRUE_COSTS[len(batch.tokens)] * next(self._disturbances)
-        return super().run(batch)
-
-
-TRUE_COSTS = {1: 0.0030, 2: 0.0035, 4: 0.0050}
-
-
-def measured(disturbances: Iterator[float], monkeypatch: pytest.MonkeyPatch) -> tuple[dict[int, float], int]:
-    backend = SlowBackend(disturbances)
-    monkeypatch.setattr("swiftsure.engine.runner.perf_counter", lambda: backend.now)
-    return Runner(backend, context=64, max_running=1).measure(sorted(TRUE_COSTS)), backend.passes
-
-
-def test_a_quiet_machine_is_measured_in_four_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    costs, passes = measured(itertools.repeat(1.0), monkeypatch)
-    assert costs == pytest.approx(TRUE_COSTS)
-    assert passes == 4 + 4 * len(TRUE_COSTS)
-
-
-def test_costs_are_found_beside_a_neighbour_that_takes_most_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    worst = []
-    for seed in range(40):
-        rng = np.random.default_rng(seed)
-        noise = (1.0 + (rng.exponential(0.5) if rng.random() < 0.6 else rng.exponential(0.01)) for _ in itertools.count())
-        costs, passes = measured(noise, monkeypatch)
-        assert passes <= 4 + 12 * len(TRUE_COSTS)
-        worst.append(max(abs(costs[n] / costs[1] - TRUE_COSTS[n] / TRUE_COSTS[1]) for n in (2, 4)))
-    assert np.median(worst) < 0.03
-    assert np.quantile(worst, 0.9) < 0.15
 
 
 def test_a_warm_start_measures_nothing_and_without_the_cache_each_does(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 import typer.main
 
-from swiftsure.cli import check, models, profile, prove, quantize, run
+from swiftsure.cli import check, gate, models, profile, prove, quantize, run, verify
 from swiftsure.cli.framework import BrokenPipe, CommandGroup, Interrupted, PlainCommand
 from swiftsure.errors import NotActiveError, SwiftsureError
 
@@ -42,6 +42,8 @@ def swiftsure(
 
 app.command("run", cls=PlainCommand)(run.run)
 app.command("prove", cls=PlainCommand)(prove.prove)
+app.add_typer(verify.app, name="verify")
+app.command("gate", cls=PlainCommand)(gate.gate)
 app.command("profile", cls=PlainCommand)(profile.profile)
 app.command("check", cls=PlainCommand)(check.check)
 app.command("quantize", cls=PlainCommand)(quantize.quantize)

@@ -25,22 +25,13 @@ def option(*names: str, help: str, metavar: str | None = None, section: str = "O
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=section, show_default=False, parser=parser)
 
 
-class PlainCommand(TyperCommand):
-    """A command whose help lists the options by section, in the order in which they are declared."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as error:
-            raise Interrupted from error
-        except OSError as error:
-            if error.errno == errno.EPIPE:  # typer would end the process itself
-                raise BrokenPipe from error
-            raise
+class _Plain:
+    """What commands and groups with options of their own share."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """A value given twice is refused: the last one would win, and the first be lost without a word."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        this: Any = self
+        _, _, order = this.make_parser(ctx).parse_args(args=list(args))
         given: set[str] = set()
         parameters: list[Any] = order
         for parameter in parameters:
@@ -48,11 +39,14 @@ class PlainCommand(TyperCommand):
             if once and parameter.name in given:
                 raise UsageError(f"{max(parameter.opts, key=len)} is given more than once")
             given.add(parameter.name)
-        return super().parse_args(ctx, args)
+        parsed: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]  # that of the class beside this one
+        return parsed
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def write_sections(self, ctx: Any, formatter: Any) -> None:
+        """Options by section, in the order in which they are declared."""
+        this: Any = self
         sections: dict[str, list[tuple[str, str]]] = {}
-        parameters: list[Any] = self.get_params(ctx)
+        parameters: list[Any] = this.get_params(ctx)
         for parameter in parameters:
             if parameter.param_type_name == "argument":
                 title, record = "Arguments", (parameter.metavar, parameter.help)
@@ -66,8 +60,39 @@ class PlainCommand(TyperCommand):
                 formatter.write_dl(records)
 
 
+class PlainCommand(_Plain, TyperCommand):
+    """A command whose help lists the options by section, in the order in which they are declared."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # typer would end the process itself
+                raise BrokenPipe from error
+            raise
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.write_sections(ctx, formatter)
+
+
 class CommandGroup(TyperGroup):
     """Lists its commands in the order in which they were added."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
+
+
+class PlainGroup(_Plain, CommandGroup):
+    """A group that is a command too: its own options by section, then its commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        self.write_sections(ctx, formatter)
+        self.format_commands(ctx, formatter)

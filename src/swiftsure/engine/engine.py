@@ -30,7 +30,7 @@ from swiftsure.errors import CapacityError, UsageError
 
 MAX_RUNNING = 16
 _REMEMBERED_PROMPTS = 65_536  # first blocks remembered, to know an occasion of the prefix cache when it comes
-_CALIBRATION_ROWS = (1, 2, 3, 4, 8, 16)
+_CALIBRATION_ROWS = (1, 2, 4, 8, 16)
 
 
 class Engine:

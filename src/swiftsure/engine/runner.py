@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Sequence as SequenceOf
+from math import inf
 from time import perf_counter
 
 import numpy as np
@@ -12,8 +13,6 @@ from numpy.typing import NDArray
 from swiftsure.engine.backend import Backend, RowBatch
 from swiftsure.engine.request import Sequence
 from swiftsure.engine.scheduler import Work
-
-_AGREE = 0.03  # two times that differ by less are the machine's own
 
 
 class Runner:
@@ -87,33 +86,26 @@ class Runner:
             )
             yield at, backend.run(batch)
 
-    def measure(self, rows: SequenceOf[int], *, warm_up: int = 4, rounds: int = 4, most_rounds: int = 12) -> dict[int, float]:
+    def measure(self, rows: SequenceOf[int], *, warm_up: int = 4, rounds: int = 4) -> dict[int, float]:
         """Seconds of a pass by rows, all with logits. Scribbles on block 0: only while nothing is cached.
 
         After passes that only warm up, every round takes each number of rows once: what disturbs the machine for a moment disturbs one
-        round, not one number of rows. The best of the rounds counts. Until the two best of every number agree within ``_AGREE`` another
-        round follows, ``most_rounds`` in all: on a busy machine few of them are undisturbed, and those agree.
+        round, not one number of rows. The best of the rounds counts.
         """
         self._tables[0, :] = 0
         self._tokens[:] = 0
         self._sequences[:] = 0
-        for _ in range(warm_up):
-            self._timed(rows[0])
-        seconds: dict[int, list[float]] = {n: [] for n in rows}
-        for done in range(1, most_rounds + 1):
-            for n in rows:
-                seconds[n] = sorted([*seconds[n], self._timed(n)])[:2]
-            if done >= rounds and all(best * (1.0 + _AGREE) >= other for best, other in seconds.values()):
-                break
-        return {n: found[0] for n, found in seconds.items()}
-
-    def _timed(self, rows: int) -> float:
-        """Seconds of a pass of so many rows, all with logits."""
-        self._positions[:rows] = self._counting[:rows]
-        self._logit_rows[:rows] = self._counting[:rows]
-        start = perf_counter()
-        self._pass(rows, rows, 1)
-        return perf_counter() - start
+        best = dict.fromkeys(rows, inf)
+        for n in [rows[0]] * warm_up + [*rows] * rounds:
+            self._positions[:n] = self._counting[:n]
+            self._logit_rows[:n] = self._counting[:n]
+            start = perf_counter()
+            self._pass(n, n, 1)
+            if warm_up > 0:
+                warm_up -= 1
+            else:
+                best[n] = min(best[n], perf_counter() - start)
+        return best
 
     def _pass(self, rows: int, wanted: int, slots: int) -> NDArray[np.float32]:
         batch = RowBatch(

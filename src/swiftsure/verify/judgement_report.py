@@ -1,0 +1,206 @@
+"""The page of a verification, from its record alone: what a release manager needs in two minutes, then the details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from swiftsure.records.charts import Bar, Dots, bar_chart, dot_chart
+from swiftsure.records.page import render_page
+from swiftsure.verify.verification import seconds
+
+if TYPE_CHECKING:
+    from swiftsure.verify.verification import Verification
+
+PROMISES = {
+    "exact": "the bits of the baseline",
+    "fast": "numeric differences within the declared tolerances, and the task result holds",
+    "big": "larger inputs run within the limits; whether they are accurate is answered separately",
+}
+_CLASSES = {"PASS": "ok", "FAIL": "failed"}
+_MOST_ROWS = 40
+
+
+def render_report(verification: Verification) -> str:
+    """The whole page as one string."""
+    record = verification.record
+    return render_page(
+        "swiftsure.verify",
+        "verify.html.j2",
+        {
+            "record": record,
+            "contract": record["contract"],
+            "verdict": record["verdict"],
+            "css": _CLASSES.get(record["verdict"]["kind"], "open"),
+            "promise": PROMISES[record["contract"]["kind"]],
+            "lines": summary_lines(record),
+            "findings": record.get("findings", []),
+            "untested": record.get("untested", []),
+            "tasks": list(_task_rows(record)),
+            "tolerances": [row for row in record.get("tolerances", []) if row["limit"] is not None],
+            "sizes": record.get("sizes", []),
+            "speeds": record.get("speeds", []),
+            "amdahl": record.get("end_to_end_by_amdahl"),
+            "plots": list(_plots(record)),
+            "cases": list(_cases(record))[:_MOST_ROWS],
+            "hidden": max(0, len(record.get("observations", [])) - _MOST_ROWS),
+            "facts": list(_facts(record)),
+        },
+        {
+            "seconds": seconds,
+            "count": lambda value: "not measured" if value is None else f"{value:,.4g}",
+            "bytes": size_words,
+            "signed": _signed,
+        },
+    )
+
+
+def size_words(value: float | None) -> str:
+    """In powers of 1000, as the rest of Swiftsure prints sizes."""
+    if value is None:
+        return "not measured"
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
+def summary_lines(record: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The five lines below the verdict: promise, worst case, task, time and memory; the same on the page and in the terminal."""
+    lines = [("promise", PROMISES[record["contract"]["kind"]]), ("worst case", _worst_case(record))]
+    tasks = [finding["words"] for finding in record.get("findings", []) if finding["about"] == "task"]
+    lines.append(("task", tasks[0] if tasks else "not measured"))
+    lines.append(("time", _time(record)))
+    memory = record.get("memory")
+    words = "not measured on both sides"
+    if memory is not None:
+        words = f"{memory['words']}: {size_words(memory['candidate_bytes'])} against {size_words(memory['baseline_bytes'])}"
+    return [*lines, ("memory", words)]
+
+
+def _worst_case(record: Mapping[str, Any]) -> str:
+    kind = record["contract"]["kind"]
+    if kind == "fast":
+        limited = [row for row in record.get("tolerances", []) if row["limit"] is not None]
+        beyond = [row for row in limited if row["beyond"]]
+        row = next(iter(beyond or limited), None)
+        if row is None:
+            return "no limited figure was measured"
+        return f"{row['output']} {row['figure']} {_figure(row['worst'])} of {row['limit']:g} at {row['worst_case']} ({row['range']})"
+    if kind == "big":
+        sizes = record.get("sizes", [])
+        broken = next((row for row in sizes if row["ran"] < row["cases"]), None)
+        if broken is not None:
+            return f"{broken['size']:,g}: {broken['ran']} of {broken['cases']} ran; {broken['reason']}"
+        return f"all {sum(row['cases'] for row in sizes)} cases ran, up to {max((row['size'] or 0 for row in sizes), default=0):,g}"
+    differing = [seen["exact"] for seen in record.get("observations", []) if seen["exact"] and not seen["exact"]["equal"]]
+    if not differing:
+        return "no case differs" if record.get("observations") else "nothing was compared"
+    most = max(differing, key=lambda found: found["differing"])
+    return f"case {most['case']}: {most['differing']:,} of {most['compared']:,} elements differ; {len(differing)} cases differ"
+
+
+def _figure(value: float | None) -> str:
+    return "not a number" if value is None else f"{value:.3g}"
+
+
+def _time(record: Mapping[str, Any]) -> str:
+    whole = next((row for row in record.get("speeds", []) if row["phase"] == "whole" and row["range"] == "all sizes"), None)
+    if whole is None:
+        return "not measured on both sides"
+    interval = "too few pairs for an interval" if whole["low"] is None else f"95 % interval {whole['low']:.2f} to {whole['high']:.2f}"
+    words = f"end to end {whole['speedup']:.2f}x ({interval}), worst {whole['worst']:.2f}x at {whole['worst_case']}"
+    amdahl = record.get("end_to_end_by_amdahl")
+    if amdahl is not None:
+        words += (
+            f"; the sped-up phase alone is {amdahl['speedup']:.2f}x, which by Amdahl's law gives {amdahl['end_to_end']:.2f}x end to end"
+        )
+    return words
+
+
+def _signed(value: float | None) -> str:
+    return "none" if value is None else f"{value:+.4f}"
+
+
+def _task_rows(record: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, task in (record.get("tasks") or {}).items():
+        if task is not None:
+            yield name, task["whole"]
+            for group, found in task["by_group"].items():
+                yield f"{name}, {group}", found
+
+
+def _plots(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    rows = record.get("speeds", [])
+    if rows:
+        dots = [
+            Dots(
+                label=row["range"] if row["phase"] == "whole" else f"phase {row['phase']}",
+                values=[row["speedup"]],
+                text=f"{row['speedup']:.2f}x",
+                low=row["low"],
+                high=row["high"],
+                strong=row["phase"] == "whole" and row["range"] == "all sizes",
+            )
+            for row in rows
+        ]
+        caption = (
+            "Baseline's seconds over the candidate's; right of 1 the candidate is faster. Geometric means over cases, with 95 % intervals."
+        )
+        yield {"title": "Speed", "caption": caption, "svg": dot_chart(dots, title="speed-up by size and phase")}
+    memory = record.get("memory")
+    if memory is not None:
+        sides = (("baseline", 0), ("candidate", 1))
+        bars = [Bar(label=s, value=memory[f"{s}_bytes"], text=size_words(memory[f"{s}_bytes"]), series=n) for s, n in sides]
+        yield {"title": "Peak memory", "caption": memory["words"], "svg": bar_chart(bars, title="peak memory")}
+
+
+def _cases(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for seen in record.get("observations", []):
+        runs: Sequence[Mapping[str, Any]] = seen["candidate"]
+        broken = next((run for run in runs if run["status"] != "ran"), None)
+        exact = seen["exact"]
+        same = "not compared" if exact is None or exact["not_compared"] else f"{exact['differing']:,} of {exact['compared']:,} differ"
+        yield {
+            "case": seen["case"],
+            "size": "" if seen["size"] is None else f"{seen['size']:,g}",
+            "status": broken["status"].replace("_", " ") if broken else "ran" if runs else "not run",
+            "same": same,
+            "baseline_s": _first_time(seen["baseline"]),
+            "candidate_s": _first_time(runs),
+        }
+
+
+def _first_time(runs: Sequence[Mapping[str, Any]]) -> str:
+    return seconds(runs[0]["wall_s"]) if runs else "not run"
+
+
+def _facts(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    contract = record["contract"]
+    yield "contract", f"{contract['name'] or 'without a name'}, {contract['digest']}"
+    yield "owner", contract["owner"] or "nobody"
+    yield "recheck", contract["recheck"] or "no date set"
+    for side in ("baseline", "candidate"):
+        facts = record[side]
+        yield side, facts["spec"]
+        said = facts.get("activation")
+        if said:
+            yield f"{side} active", f"{said['state'].replace('_', ' ')}: {said['evidence'] or said['reason'] or 'nothing told'}"
+        for name, value in (facts.get("pins") or {}).items():
+            if value not in (None, "", {}, []):
+                yield f"{side} {name.replace('_', ' ')}", _plain(value)
+    for name in ("recipe", "environment"):
+        if contract.get(name):
+            yield name, _plain(contract[name])
+    machine = record.get("machine")
+    if machine:
+        yield "machine", f"{machine['cpu_model']}, {machine['usable_cpus']} processors usable, {machine['system']}"
+    yield "run", f"{record['started']} to {record.get('finished') or 'not finished'}"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(_plain, value))
+    return str(value)

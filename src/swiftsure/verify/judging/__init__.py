@@ -1,0 +1,1 @@
+"""From what was observed and a contract to findings, and from findings to one verdict. Pure: nothing here runs anything."""

@@ -1,0 +1,225 @@
+"""``swiftsure verify`` and ``swiftsure gate`` on small programs of another field: they scale an array."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import Result, Run
+
+PROGRAM = r"""
+import json
+import random
+import struct
+import sys
+
+source, output, change = sys.argv[1], sys.argv[2], sys.argv[3]
+values = json.load(open(source))
+if change == "inactive":
+    print("NOT ACTIVE mode=quick reason=no such instruction")
+    sys.exit(3)
+if change != "silent":
+    print("ACTIVE mode=quick")
+result = [2.0 * value for value in values]
+if change == "ulp":
+    result[1] = struct.unpack("<f", struct.pack("<I", struct.unpack("<I", struct.pack("<f", result[1]))[0] + 1))[0]
+if change == "random":
+    result[0] = random.random()
+if change == "far" and len(values) > 50:
+    result[-1] += 1
+header = repr({"descr": "<f4", "fortran_order": False, "shape": (len(result),)}).encode()
+header += b" " * (117 - len(header)) + b"\n"
+with open(output + "/y.npy", "wb") as file:
+    file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + struct.pack(f"<{len(result)}f", *result))
+with open(output + "/score.txt", "w") as file:
+    file.write("1")
+print("PHASE name=forward s=0.001")
+"""
+TASK = '[[task]]\nname = "right"\noutput = "score"\nmargin = 0.2\nleast_items = {items}\n'
+
+
+class Bench:
+    """A folder with the program, inputs and contracts, and the command that compares two of its variants."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self.folder, self.run = folder, run
+        (folder / "program.py").write_text(PROGRAM)
+        (folder / "cases").mkdir()
+        for number, length in enumerate((4, 5, 100)):
+            (folder / "cases" / f"{number}.json").write_text(json.dumps([*range(1, length + 1)]))
+
+    def contract(self, text: str, owner: str = 'owner = "someone"\n') -> Path:
+        path = self.folder / "contract.toml"
+        path.write_text(owner + text)
+        return path
+
+    def verify(self, contract: Path, change: str, *more: str, base: str = "none") -> Result:
+        baseline, candidate = (
+            f"cmd:{sys.executable} -I -S {self.folder}/program.py {{input}} {{output}}/ {name}" for name in (base, change)
+        )
+        report = ("--report", str(self.folder / "run"), "--inputs", str(self.folder / "cases"))
+        return self.run("verify", "--baseline", baseline, "--candidate", candidate, "--contract", contract, *report, *more)
+
+    def record(self) -> Any:
+        return json.loads((self.folder / "run" / "record.json").read_text())
+
+
+@pytest.fixture
+def bench(tmp_path: Path, swiftsure: Run) -> Bench:
+    return Bench(tmp_path, swiftsure)
+
+
+EXACT = 'kind = "exact"\n'
+FAST = 'kind = "fast"\nsizes = [100, 1000]\n[fast.outputs.y]\nabsolute = 0.001\n'
+
+
+def test_equal_bits_pass_with_exit_0_and_leave_record_page_and_contract(bench: Bench) -> None:
+    result = bench.verify(bench.contract(EXACT), "same", "--json", str(bench.folder / "copy.json"))
+    assert result.code == 0
+    assert result.out.startswith("PASS: ")
+    record = bench.record()
+    assert record == json.loads((bench.folder / "copy.json").read_text())
+    assert (bench.folder / "run" / "contract.toml").read_text() == (bench.folder / "contract.toml").read_text()
+    assert record["candidate"]["activation"]["evidence"] == "ACTIVE mode=quick"
+    assert record["contract"]["digest"] in result.line("contract ")
+    page = (bench.folder / "run" / "report.html").read_text()
+    assert "PASS" in page
+    assert "optimized" not in (page + result.out).lower()
+
+
+def test_a_planted_ulp_fails_with_exit_1_and_is_located(bench: Bench) -> None:
+    result = bench.verify(bench.contract(EXACT), "ulp")
+    assert result.code == 1
+    assert "case 0.json: y [1]: 4.0 (0x40800000) against 4.0000005 (0x40800001), 1 ulp apart; 1 of 5 elements differ" in result.out
+
+
+@pytest.mark.parametrize(
+    ("text", "change", "base", "verdict", "code"),
+    [
+        (EXACT, "random", "random", "NOT_ACTIVE", 3),
+        (EXACT, "inactive", "none", "NOT_ACTIVE", 3),
+        (EXACT, "silent", "none", "HOLD", 3),
+        (EXACT + '[activation]\nlog = "turbo"\n', "same", "none", "NOT_ACTIVE", 3),
+        (FAST, "ulp", "none", "COMPARED_ONLY", 3),
+        (FAST + TASK.format(items=100), "ulp", "none", "INCONCLUSIVE", 3),
+        (FAST + TASK.format(items=100), "far", "none", "FAIL", 1),
+        ('kind = "fast"\n' + TASK.format(items=1), "ulp", "none", "HOLD", 3),
+        ('kind = "big"\n[[big.size]]\nsize = 1000\n', "same", "none", "COMPARED_ONLY", 3),
+    ],
+)
+def test_every_other_verdict_is_reached_by_a_real_run(bench: Bench, text: str, change: str, base: str, verdict: str, code: int) -> None:
+    result = bench.verify(bench.contract(text), change, base=base)
+    assert (bench.record()["verdict"]["kind"], result.code) == (verdict, code)
+    assert result.out.startswith(f"{verdict}: ")
+
+
+def test_a_large_input_alone_beyond_its_tolerance_is_named_as_the_worst_case(bench: Bench) -> None:
+    result = bench.verify(bench.contract(FAST), "far")
+    assert "y absolute 1 against a limit of 0.001 at 2.json (over 100 to 1,000 bytes)" in result.out
+
+
+def test_sizes_and_clusters_come_from_a_list_beside_the_inputs(bench: Bench) -> None:
+    (bench.folder / "cases" / "cases.csv").write_text("file,size,cluster\n0.json,7,a\n2.json,70,a\n")
+    bench.verify(bench.contract(EXACT + 'unit = "residues"\n'), "same")
+    assert [(seen["case"], seen["size"], seen["cluster"]) for seen in bench.record()["observations"]] == [
+        ("0.json", 7, "a"),
+        ("2.json", 70, "a"),
+    ]
+
+
+def test_repeats_alternate_and_give_an_interval(bench: Bench) -> None:
+    bench.verify(bench.contract(EXACT), "same", "--repeats", "3")
+    record = bench.record()
+    assert [len(seen["candidate"]) for seen in record["observations"]] == [3, 3, 3]
+    assert record["speeds"][0]["low"] is not None
+
+
+def test_the_page_is_written_again_from_the_record(bench: Bench) -> None:
+    bench.verify(bench.contract(EXACT), "ulp")
+    page = bench.folder / "run" / "report.html"
+    before = page.read_text()
+    page.unlink()
+    result = bench.run("verify", "report", bench.folder / "run")
+    assert result.code == 0
+    assert page.read_text() == before
+
+
+@pytest.mark.parametrize("kind", ["exact", "fast", "big"])
+def test_init_writes_a_contract_once(swiftsure: Run, tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "c.toml"
+    assert swiftsure("verify", "init", kind, "-o", file).code == 0
+    assert swiftsure("verify", "init", kind).out == file.read_text()
+    assert "not overwritten" in swiftsure("verify", "init", kind, "-o", file).line("error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--baseline is missing"),
+        (["--baseline", "cmd:true {input} {output}", "--candidate", "cmd:true {input} {output}"], "--contract is missing"),
+        (["init", "huge"], "a contract is one of exact, fast, big, got 'huge'"),
+        (["service", "--forward", "4"], "--speedup is missing"),
+        (["service", "--speedup", "4"], "give --forward and --total, or --record"),
+        (
+            ["service", "--forward", "5", "--total", "4", "--speedup", "2"],
+            "forward must be at least 0 and at most the total of 4 s, got 5 s",
+        ),
+        (["report", "nowhere"], "there is no record of a verification at 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_done_is_a_usage_error(swiftsure: Run, arguments: list[str], message: str) -> None:
+    result = swiftsure("verify", *arguments)
+    assert result.code == 2
+    assert message in result.line("error: ")
+
+
+def test_a_contract_that_is_not_understood_is_a_usage_error_before_anything_runs(bench: Bench) -> None:
+    result = bench.verify(bench.contract("kind = 'exact'\nspeed = 3\n"), "same")
+    assert result.code == 2
+    assert "unknown speed" in result.line("error: ")
+    assert not (bench.folder / "run").exists()
+
+
+@pytest.mark.parametrize(("forward", "whole"), [("41", "69 s, 1.45x"), ("90", "31.95 s, 3.13x")])
+def test_service_says_what_a_faster_part_makes_of_the_whole(swiftsure: Run, forward: str, whole: str) -> None:
+    result = swiftsure("verify", "service", "--forward", forward, "--total", "100", "--speedup", "4.1")
+    assert result.code == 0
+    assert f"whole: {whole} end to end" in result.out
+
+
+class TestGate:
+    def test_a_pass_goes_on_and_a_failure_goes_back_openly_and_leaves_a_line(self, bench: Bench) -> None:
+        contract, log = bench.contract(EXACT), bench.folder / "log" / "gate.jsonl"
+        for change in ("same", "ulp"):
+            bench.verify(contract, change)
+            result = bench.run(
+                "gate", bench.folder / "run", "--contract", contract, "--on-fail", "default", "--log", log, "--who", "release manager"
+            )
+            assert result.code == (0 if change == "same" else 1)
+        assert result.line("FALLBACK ").startswith("FALLBACK from=cmd:")
+        assert " to=default reason=case_0.json:_y_[1]" in result.line("FALLBACK ")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert [(line["verdict"], line["action"], line["who"]) for line in lines] == [
+            ("PASS", "go on", "release manager"),
+            ("FAIL", "fallback", "release manager"),
+        ]
+
+    def test_a_contract_that_was_changed_after_measuring_holds(self, bench: Bench) -> None:
+        contract = bench.contract(EXACT)
+        bench.verify(contract, "same")
+        contract.write_text(contract.read_text() + "# softer\n")
+        result = bench.run("gate", bench.folder / "run", "--contract", contract)
+        assert result.code == 3
+        assert "the record was judged by another contract" in result.out
+
+    @pytest.mark.parametrize("argument", [[], ["--contract", "none.toml"], ["--on-fail", "exact"]])
+    def test_a_gate_without_its_contract_is_a_usage_error(self, bench: Bench, argument: list[str]) -> None:
+        assert bench.run("gate", bench.folder, *argument).code == 2
+
+    def test_a_run_that_never_ended_does_not_pass(self, bench: Bench) -> None:
+        contract = bench.contract(EXACT)
+        bench.verify(contract, "inactive")
+        assert bench.run("gate", bench.folder / "run" / "record.json", "--contract", contract).code == 3
