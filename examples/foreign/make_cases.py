@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-SIZES = (40, 60, 80, 100, 150, 200, 250, 300, 400, 500, 600, 800)
+SIZES = tuple(range(40, 360, 5))
 STEP = 3.8  # angstroms from one C-alpha atom to the next
 
 
