@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -157,7 +158,8 @@ def test_a_daemon_that_is_left_behind_is_ended_and_noted(tmp_path: Path) -> None
     assert not alive(int((tmp_path / "pids").read_text()))
 
 
-def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_outlives_a_parent_that_is_ended(tmp_path: Path, number: signal.Signals) -> None:
     pids = tmp_path / "pids"
     template = command(tmp_path, f"Path({str(pids)!r}).write_text(str(os.getpid())); time.sleep(600)")
     source = f"""
@@ -167,22 +169,24 @@ subject = CommandSubject({template!r})
 subject.start()
 subject.run(Case(id="a"))
 """
-    parent = subprocess.Popen([sys.executable, "-c", source])
+    parent = subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.DEVNULL)
     try:
-        for _ in range(3000):
-            if pids.exists() and pids.read_text():
-                break
-            time.sleep(0.01)
+        wait_until(lambda: pids.exists() and pids.read_text() != "")
         program = int(pids.read_text())
-        os.kill(parent.pid, signal.SIGKILL)
-        parent.wait()
-        for _ in range(3000):
-            if not alive(program):
-                break
-            time.sleep(0.01)
-        assert not alive(program)
+        os.kill(parent.pid, number)
+        parent.wait(60)
+        wait_until(lambda: not alive(program))
     finally:
         parent.kill()
+        parent.wait()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if condition():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not come to pass within a minute")
 
 
 @pytest.mark.parametrize("how", ["bytearray(256 << 20)", "__import__('numpy').ones(32 << 20)"])
