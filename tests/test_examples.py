@@ -26,4 +26,4 @@ def test_example_runs_and_finds_what_it_shows(example: Path, tiny: Path) -> None
 
 
 def test_there_are_examples() -> None:
-    assert [path.stem for path in EXAMPLES] == ["batch", "same_bits", "stream"]
+    assert [path.stem for path in EXAMPLES] == ["batch", "pooled_table", "same_bits", "stream"]

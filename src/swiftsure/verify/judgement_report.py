@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -82,10 +83,9 @@ def _worst_case(record: Mapping[str, Any]) -> str:
     kind = record["contract"]["kind"]
     if kind == "fast":
         limited = [row for row in record.get("tolerances", []) if row["limit"] is not None]
-        beyond = [row for row in limited if row["beyond"]]
-        row = next(iter(beyond or limited), None)
-        if row is None:
+        if not limited:
             return "no limited figure was measured"
+        row = max(limited, key=lambda row: (row["beyond"] > 0, math.inf if row["used"] is None else row["used"]))
         return f"{row['output']} {row['figure']} {_figure(row['worst'])} of {row['limit']:g} at {row['worst_case']} ({row['range']})"
     if kind == "big":
         sizes = record.get("sizes", [])
@@ -93,11 +93,14 @@ def _worst_case(record: Mapping[str, Any]) -> str:
         if broken is not None:
             return f"{broken['size']:,g}: {broken['ran']} of {broken['cases']} ran; {broken['reason']}"
         return f"all {sum(row['cases'] for row in sizes)} cases ran, up to {max((row['size'] or 0 for row in sizes), default=0):,g}"
-    differing = [seen["exact"] for seen in record.get("observations", []) if seen["exact"] and not seen["exact"]["equal"]]
+    seen = [seen["exact"] for seen in record.get("observations", []) if seen["exact"] and not seen["exact"]["not_compared"]]
+    differing = [found for found in seen if not found["equal"]]
     if not differing:
-        return "no case differs" if record.get("observations") else "nothing was compared"
+        return f"none of {len(seen)} cases differs" if seen else "nothing was compared"
     most = max(differing, key=lambda found: found["differing"])
-    return f"case {most['case']}: {most['differing']:,} of {most['compared']:,} elements differ; {len(differing)} cases differ"
+    return (
+        f"case {most['case']}: {most['differing']:,} of {most['compared']:,} elements differ; {len(differing)} of {len(seen)} cases differ"
+    )
 
 
 def _figure(value: float | None) -> str:

@@ -144,6 +144,14 @@ class TestFast:
         for other in ({"y": array(1)}, {"z": array(1, 2)}):
             assert verdict_of(FAST, [pair(FAST, "a", {"y": array(1, 2)}, other)]).kind == "FAIL"
 
+    def test_a_document_that_differs_in_more_than_numbers_in_one_case_fails_beside_cases_that_do_not(self) -> None:
+        same = pair(FAST, "a", {"y": {"n": 1.0, "unit": "m"}}, {"y": {"n": 1.001, "unit": "m"}})
+        assert not [f for f in findings_of(FAST, [same]) if f.about == "tolerance" and f.verdict != "PASS"]
+        other = pair(FAST, "b", {"y": {"n": 1.0, "unit": "m"}}, {"y": {"n": 1.0, "unit": "ft"}})
+        found = verdict_of(FAST, [same, other])
+        assert found.kind == "FAIL"
+        assert "case b: y cannot be held to a tolerance: $.unit differs in more than a number" in found.reasons
+
     def test_a_nan_on_one_side_is_within_no_tolerance(self) -> None:
         assert verdict_of(FAST, [pair(FAST, "a", {"y": array(1, 2)}, {"y": array(1, np.nan)})]).kind == "FAIL"
 

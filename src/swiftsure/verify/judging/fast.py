@@ -14,7 +14,7 @@ from swiftsure.verify.judging.figures import IDENTIFIERS
 from swiftsure.verify.judging.observation import Observation
 from swiftsure.verify.judging.verdict import Finding
 
-_STRUCTURE = ("missing", "extra", "shape", "type")
+_ONE_SIDED = ("missing", "extra")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,19 @@ class Spread:
     limit: float | None
     beyond: int  # cases beyond the limit
 
+    @property
+    def used(self) -> float | None:
+        """The share of what the limit allows that the worst case uses up; above 1 it is broken. A ratio is allowed what lies above 1."""
+        if self.limit is None:
+            return None
+        best = 1.0 if self.figure in AT_LEAST or self.figure == "perplexity_ratio" else 0.0
+        allowed, taken = abs(self.limit - best), self.worst - best if self.figure not in AT_LEAST else best - self.worst
+        if not taken <= 0:  # so that NaN counts as everything
+            return taken / allowed if allowed > 0 and taken == taken else float("inf")
+        return 0.0
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"used": self.used}
 
 
 def spreads(observations: Sequence[Observation], contract: Contract) -> list[Spread]:
@@ -78,7 +89,7 @@ def judge_fast(observations: Sequence[Observation], contract: Contract) -> Itera
             yield Finding(verdict="FAIL", about="tolerance", words=_breach(spread))
     yield from _unmeasured(observations, contract)
     if limited and not any(spread.beyond for spread in limited):
-        worst = max(limited, key=_share_of_limit)
+        worst = max(limited, key=lambda spread: spread.used or 0.0)
         cases = len({seen.case.id for seen in observations if seen.figures})
         words = (
             f"all {cases} cases within tolerance; nearest to its limit: {worst.output} "
@@ -96,21 +107,18 @@ def _breach(spread: Spread) -> str:
     )
 
 
-def _share_of_limit(spread: Spread) -> float:
-    """How much of the allowance is used up."""
-    assert spread.limit is not None
-    if spread.figure in AT_LEAST:
-        return (1 - spread.worst) / (1 - spread.limit) if spread.limit < 1 else 0.0
-    return spread.worst / spread.limit if spread.limit > 0 else 0.0
-
-
 def _structure(observations: Sequence[Observation], contract: Contract) -> Iterator[Finding]:
-    """An output that one side lacks, or of another shape, is within no tolerance."""
+    """An output that one side lacks, or that cannot be laid beside the other's, is within no tolerance. The first is named."""
     for seen in observations:
         for name, output in (seen.exact.outputs if seen.exact is not None else {}).items():
-            limited = bool(contract.limits_of(name).to_dict()) and name not in IDENTIFIERS
-            if limited and output.first is not None and output.first.kind in _STRUCTURE:
+            if output.first is None or name in IDENTIFIERS or not contract.limits_of(name).to_dict():
+                continue
+            if output.first.kind in _ONE_SIDED and output.first.where is None:
                 yield Finding(verdict="FAIL", about="tolerance", words=f"case {seen.case.id}: {output.first.describe()}")
+                return
+            if name in seen.incomparable:
+                words = f"case {seen.case.id}: {name} cannot be held to a tolerance: {seen.incomparable[name]}"
+                yield Finding(verdict="FAIL", about="tolerance", words=words)
                 return
 
 

@@ -46,8 +46,8 @@ class Observation:
     """One case on both sides.
 
     ``against_itself``: the baseline's second answer beside its first. ``exact``: the first of the candidate's answers that differs from
-    the baseline's, else the last. ``figures``: by output, how far the farthest of the candidate's answers is. ``scores``: by output,
-    (baseline, candidate).
+    the baseline's, else the last. ``figures``: by output, how far the farthest of the candidate's answers is;
+    ``incomparable``: by output, why there is no such figure. ``scores``: by output, (baseline, candidate).
     """
 
     case: Case
@@ -56,6 +56,7 @@ class Observation:
     against_itself: ExactComparison | None = None
     exact: ExactComparison | None = None
     figures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    incomparable: Mapping[str, str] = field(default_factory=dict)
     scores: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
 
     @property
@@ -73,6 +74,7 @@ class Observation:
             "against_itself": self.against_itself.to_dict() if self.against_itself else None,
             "exact": self.exact.to_dict() if self.exact else None,
             "figures": {output: dict(found) for output, found in self.figures.items()},
+            "incomparable": dict(self.incomparable),
             "scores": {output: list(pair) for output, pair in self.scores.items()},
         }
 
@@ -82,15 +84,16 @@ def observe(case: Case, baseline: Sequence[Trial], candidate: Sequence[Trial], c
     first = baseline[0] if baseline else None
     comparisons = [compare_trials(_chosen(first, contract), _chosen(trial, contract)) for trial in candidate] if first else []
     itself = [compare_trials(_chosen(first, contract), _chosen(trial, contract)) for trial in baseline[1:]] if first else []
+    ran = [trial for trial in candidate if trial.status == "ran"] if first is not None and first.status == "ran" else []
+    measured = [figures_between(first, trial, contract) for trial in ran] if first is not None else []
     return Observation(
         case=case,
         baseline=tuple(map(_run, baseline)),
         candidate=tuple(map(_run, candidate)),
         against_itself=_first_differing(itself),
         exact=_first_differing(comparisons),
-        figures=_farthest([figures_between(first, trial, contract) for trial in candidate if trial.status == "ran"])
-        if first and first.status == "ran"
-        else {},
+        figures=_farthest([figures for figures, _ in measured]),
+        incomparable={name: reason for _, reasons in measured for name, reason in reasons.items()},
         scores=_scores(baseline, candidate, contract),
     )
 
