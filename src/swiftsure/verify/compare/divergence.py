@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.verify.compare import elements
+
 _ROWS_AT_ONCE = 64
 
 
@@ -82,9 +84,15 @@ def compare_logits(base: NDArray[Any], other: NDArray[Any], token_ids: Sequence[
         raise ValueError(f"logits must be two arrays of {len(ids)} rows, got shapes {base.shape} and {other.shape}")
 
     def rows(begin: int, end: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        return np.asarray(base[begin:end], np.float32), np.asarray(other[begin:end], np.float32)
+        return _as_float32(base[begin:end]), _as_float32(other[begin:end])
 
     return _compare_rows(rows, ids)
+
+
+def _as_float32(rows: NDArray[Any]) -> NDArray[np.float32]:
+    if rows.dtype == elements.BFLOAT16:
+        return elements.as_float64(rows).reshape(rows.shape).astype(np.float32)
+    return np.asarray(rows, np.float32)
 
 
 def _compare_rows(rows: Callable[[int, int], tuple[NDArray[np.float32], NDArray[np.float32]]], ids: NDArray[np.int64]) -> RowDivergences:
