@@ -288,7 +288,11 @@ def test_pinned_model_is_proved_on_a_small_workload(smollm2_path: Path, run_prov
     assert result.mode("exact").bits_compared == 3 * result.mode(BASE).bits_compared > 0
     assert result.mode(BASE).decode_tokens_per_s
     fast = result.mode("fast")
-    assert (fast.verdict, fast.reason) == ("INCONCLUSIVE", "task not measured")
+    assert (fast.verdict, fast.reason) == ("PROVED", None)
+    [task] = fast.contract["tasks"]
+    assert task["items"] == 900
+    assert task["decision"] == "non_inferior"
+    assert 0.6 < task["baseline"] < 0.95
     assert fast.bits_differing == 0
     assert 0 < fast.contract["worst"]["kl_max"] < fast.contract["limits"]["kl_max"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 from collections.abc import Iterator
@@ -12,13 +13,15 @@ import numpy as np
 import pytest
 
 from swiftsure.errors import UsageError
+from swiftsure.records.paired import compare_counts
 from swiftsure.verify.compare.divergence import Divergence, compare_distributions
 from swiftsure.verify.contracts.contract import Contract, load_contract
 from swiftsure.verify.contracts.limits import Limits
+from swiftsure.verify.contracts.sections import TaskRules
 from swiftsure.verify.proving.client import WorkerClient
 from swiftsure.verify.proving.mode_run import ModeRun
 from swiftsure.verify.proving.summary import judge
-from swiftsure.verify.tolerance import judged, measure_contract, owed_contracts
+from swiftsure.verify.tolerance import judged, judged_tasks, measure_contract, measure_tasks, owed_contracts
 
 WORKER = str(Path(__file__).parent / "dishonest_worker.py")
 LIMITS = Limits(kl_mean=0.03, kl_p99=0.25, kl_max=2.0, top1_agreement=0.9, perplexity_ratio=1.03)
@@ -152,3 +155,53 @@ def test_distributions_that_drift_break_the_contract_at_every_size_they_drift(ru
     assert contract["by_text"]["prose"]["128"]["kl_max"] == 0  # the drift begins later
     assert contract["by_text"]["prose"]["2048"]["kl_mean"] > 0.03
     assert not list(tmp_path.iterdir())
+
+
+def entry(lost: int, gained: int, items: int) -> dict[str, object]:
+    compared = compare_counts(both=items // 2, lost=lost, gained=gained, neither=items - items // 2 - lost - gained, margin=0.03)
+    return {"name": "words", **compared.to_dict()}
+
+
+def task_run(*entries: dict[str, object]) -> ModeRun:
+    run = ModeRun(name="fast")
+    run.proof.bits_compared = 8
+    run.contract = judged(Contract(kind="fast", texts={}, sizes=(128,), outputs={"logits": LIMITS}), {"prose": {128: divergence()}})
+    run.contract |= judged_tasks(entries)
+    return run
+
+
+def test_kept_tolerances_and_a_task_that_is_no_worse_are_proved() -> None:
+    assert judge(task_run(entry(9, 8, 900))) == ("PROVED", None)
+
+
+def test_a_task_that_is_worse_by_more_than_the_margin_fails_the_mode() -> None:
+    verdict, reason = judge(task_run(entry(9, 8, 900), entry(90, 10, 900)))
+    assert verdict == "FAILED"
+    assert reason is not None
+    assert reason.startswith("worse than default by more than the contract's margin: task words: -8.9 points (95 % interval ")
+
+
+def test_too_few_items_are_inconclusive_and_say_how_many_would_decide() -> None:
+    verdict, reason = judge(task_run(entry(3, 1, 60)))
+    assert verdict == "INCONCLUSIVE"
+    assert reason is not None
+    assert "items of its kind would decide" in reason
+
+
+def test_the_contract_of_fast_names_a_task_with_a_margin_and_enough_items() -> None:
+    [task] = load_contract("fast").tasks
+    assert (task.suite, task.margin) == ("words", 0.03)
+    assert task.least_items >= 500
+
+
+def test_both_modes_answer_the_items_and_unbroken_tolerances_come_first(runs: dict[str, ModeRun]) -> None:
+    contract = dataclasses.replace(load_contract("fast"), tasks=(TaskRules(name="words", margin=0.03, least_items=12),))
+    fast, advanced = runs["fast"], list[int]()
+    measure_tasks(runs["default"], fast, contract, advanced.append)
+    assert (fast.contract, advanced) == ({}, [])
+    fast.contract = {"kept": True}
+    measure_tasks(runs["default"], fast, contract, advanced.append)
+    [task] = fast.contract["tasks"]
+    assert sum(advanced) == task["items"] == 12
+    assert task["lost"] == task["gained"] == 0  # the worker plays fast by loading default
+    assert fast.contract["task"].startswith("task words is undecided: +0.0 points against a margin of 3; about ")

@@ -31,6 +31,10 @@ Upstream = Annotated[
     bool,
     option("--upstream", section=_JOB, help="Compare with transformers in float32 too; needs the upstream extra."),
 ]
+WithoutTasks = Annotated[
+    bool,
+    option("--without-tasks", section=_JOB, help="Skip the task items that a mode with tolerances owes; it stays INCONCLUSIVE."),
+]
 JsonFile = Annotated[Path | None, option("--json", metavar="FILE", section=options.OUTPUT, help="Write all results as JSON.")]
 ReportFolder = Annotated[
     Path,
@@ -49,6 +53,7 @@ def prove(
     rounds: Rounds = None,
     time_budget: TimeBudget = 100.0,
     upstream: Upstream = False,
+    without_tasks: WithoutTasks = False,
     json_file: JsonFile = None,
     report: ReportFolder = _REPORT,
     threads: options.ThreadsOption = None,
@@ -79,6 +84,7 @@ def prove(
         cache=not no_cache,
         draft=draft,
         upstream=upstream,
+        tasks=not without_tasks,
         arguments=tuple(sys.argv[1:]),
     )
     for path in (json_file, report / "report.html", report / "record.json"):

@@ -35,8 +35,12 @@ POWER = 0.8
 RESAMPLES = 10_000
 MIN_FLIPS = 6
 """With fewer flips the bootstrap covers too little."""
+MIN_FLIPPED_FOR_BOOTSTRAP = 20
+"""The same for clusters: with fewer changed ones the score interval is taken too, and the wider bounds count."""
 MIN_FLIPPED_CLUSTERS = 10
-"""With fewer clusters that changed, each counts as if all of it had: what else a cluster may lose is not known."""
+"""With fewer clusters that changed, Student's t knows their spread too badly to stand alone."""
+MIN_CHANGED_CLUSTERS = 3
+"""With fewer, nothing is known about how far a cluster that changes falls."""
 MIN_CLUSTERS = 5
 """Fewer independent units than this make no interval and no decision."""
 BOOTSTRAP, SCORE = "paired bootstrap, percentile", "score (Tango)"
@@ -183,6 +187,15 @@ class _Sample:
         self.reach = 1.0 if self.binary else float(max(a.max(), b.max()) - min(a.min(), b.min()))
         self.lost_clusters, self.gained_clusters = int((self.sums < 0).sum()), int((self.sums > 0).sum())
 
+    @property
+    def fall(self) -> float:
+        """The share of itself that a cluster which changes is taken to lose: one item more than the worst seen; where hardly any changed,
+        all of it."""
+        size = self.items / len(self.sizes)
+        if self.lost_clusters + self.gained_clusters < MIN_CHANGED_CLUSTERS or self.reach == 0:
+            return 1.0
+        return min(1.0, (float(np.abs(self.sums).max()) / self.reach + 1) / size)
+
     def part(self, chosen: NDArray[np.bool_]) -> _Sample:
         return _Sample(self.a[chosen], self.b[chosen], self.codes[chosen], independent=self.independent)
 
@@ -242,11 +255,12 @@ def _interval(sample: _Sample, wanted: Interval, resamples: int, seed: int) -> t
         raise ValueError("a score interval needs scores of 0 and 1")
     if len(sample.sizes) < MIN_CLUSTERS:
         return None, None, None
-    few = sample.lost_clusters + sample.gained_clusters < MIN_FLIPS
+    plain = sample.independent and sample.binary
+    few = sample.lost_clusters + sample.gained_clusters < (MIN_FLIPS if sample.independent else MIN_FLIPPED_FOR_BOOTSTRAP)
     if wanted == "score" or (few and wanted == "auto"):
         bounds = score_interval(sample.lost_clusters, sample.gained_clusters, len(sample.sizes))
-        low, high = (bound * sample.reach for bound in bounds)  # as if whatever changes changed by all there is
-        if not (sample.independent and sample.binary):
+        low, high = (bound * sample.fall * sample.reach for bound in bounds)
+        if not plain:
             drawn = _bootstrap(sample, resamples, seed)
             low, high = min(low, drawn[0]), max(high, drawn[1])
         return low, high, SCORE
@@ -283,9 +297,16 @@ def _p_above(sample: _Sample, margin: float) -> float:
     if sample.independent and sample.binary:
         return found
     found = max(found, _p_by_clusters(sample, margin))
-    if sample.lost_clusters + sample.gained_clusters < MIN_FLIPPED_CLUSTERS:  # how far a cluster can fall has not been seen
-        found = max(found, non_inferiority_exact(sample.lost_clusters, sample.gained_clusters, len(sample.sizes), margin / sample.reach))
-    return found
+    return max(found, _p_by_changed_clusters(sample, margin))
+
+
+def _p_by_changed_clusters(sample: _Sample, margin: float) -> float:
+    """The exact test on clusters, where few changed: each changed one counts as falling by ``fall``, so many would have to be lost."""
+    changed = sample.lost_clusters + sample.gained_clusters
+    if changed >= MIN_FLIPPED_CLUSTERS:
+        return 0.0
+    share = margin / sample.reach / sample.fall
+    return 0.0 if share >= 1 else non_inferiority_exact(sample.lost_clusters, sample.gained_clusters, len(sample.sizes), share)
 
 
 def _p_by_clusters(sample: _Sample, margin: float) -> float:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from swiftsure.verify.compare.divergence import Divergence, compare_distributions
 from swiftsure.verify.contracts.contract import Contract, load_contract
+from swiftsure.verify.contracts.sections import TaskRules
 from swiftsure.verify.proving.client import WorkerError
 from swiftsure.verify.proving.mode_run import ModeRun
+from swiftsure.verify.tasks.catalogue import tasks_named
+from swiftsure.verify.tasks.items import ItemResult
+from swiftsure.verify.tasks.pairing import pair_results
+from swiftsure.verify.tasks.run import SuiteResult, answer_pairs
+from swiftsure.verify.tasks.scoring import WorkerScorer
 
 TASK_NOT_MEASURED = "task not measured"
+TASK_BUDGET_S = 120.0
+"""No passage of a task begins after so many seconds; what was answered by then is compared."""
 
 
 def owed_contracts(runs: Mapping[str, ModeRun]) -> list[tuple[ModeRun, Contract]]:
@@ -30,6 +38,53 @@ def measure_contract(base: ModeRun, run: ModeRun, contract: Contract, folder: Pa
         run.break_off(error)
     else:
         run.contract = judged(contract, found)
+
+
+def measure_tasks(base: ModeRun, run: ModeRun, contract: Contract, advance: Callable[[int], None]) -> None:
+    """Adds to ``run.contract`` what both modes answered, item by item. A mode that broke its tolerances is not asked: it failed already."""
+    if not run.sound or not run.contract.get("kept"):
+        return
+    found = []
+    try:
+        for rules in contract.tasks:
+            scorers = {mode.name: WorkerScorer(mode.worker()) for mode in (base, run)}
+            [task] = tasks_named([rules.suite or rules.name])
+            answers = answer_pairs(scorers, task, limit=rules.least_items, budget_s=TASK_BUDGET_S, progress=advance)
+            found.append(task_entry(contract, rules, answers[base.name], answers[run.name]))
+    except WorkerError as error:
+        run.break_off(error)
+    else:
+        run.contract |= judged_tasks(found)
+
+
+def task_entry(contract: Contract, rules: TaskRules, base: Sequence[ItemResult], other: Sequence[ItemResult]) -> dict[str, Any]:
+    """One task as it stands in the result."""
+    pairing = pair_results(base, other)
+    compared = pairing.compare(margin=rules.margin, group=lambda result: contract.range_of(result.size))
+    seconds = {
+        name: SuiteResult(subject=name, results=tuple(results)).summaries()[0].seconds_per_correct
+        for name, results in (("baseline", base), ("candidate", other))
+    }
+    return {"name": rules.name, **compared.to_dict(), "seconds_per_correct": seconds, "remarks": pairing.remarks()}
+
+
+def judged_tasks(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """``task``: why the tasks decide nothing, None where each is shown to be no worse by its margin. ``tasks_failed``: those that are."""
+    failed = [f"task {task['name']}: {points(task)}" for task in found if task["decision"] == "inferior"]
+    undecided = [f"task {task['name']} is undecided: {points(task)}{_enough(task)}" for task in found if task["decision"] != "non_inferior"]
+    return {"tasks": list(found), "tasks_failed": failed, "task": "; ".join(undecided) if found else TASK_NOT_MEASURED}
+
+
+def points(task: Mapping[str, Any]) -> str:
+    """``-0.3 points (95 % interval -1.2 to 0.5) against a margin of 3``."""
+    interval = "" if task["low"] is None else f" (95 % interval {100 * task['low']:+.1f} to {100 * task['high']:+.1f})"
+    margin = "no margin" if task["margin"] is None else f"a margin of {100 * task['margin']:g}"
+    return f"{100 * task['difference']:+.1f} points{interval} against {margin}"
+
+
+def _enough(task: Mapping[str, Any]) -> str:
+    needed = task["items_to_decide"]
+    return f"; about {needed:,} items of its kind would decide" if needed else ""
 
 
 def judged(contract: Contract, found: Mapping[str, Mapping[int, Divergence]]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from swiftsure.verify.proving.summary import finish_mode, summarise
 from swiftsure.verify.proving.timing import Clock, time_rounds
 from swiftsure.verify.proving.upstream_column import compare_upstream, require_upstream
 from swiftsure.verify.proving.workload import Prompt, read_prompts
-from swiftsure.verify.tolerance import measure_contract, owed_contracts
+from swiftsure.verify.tolerance import measure_contract, measure_tasks, owed_contracts
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +61,7 @@ class ProveOptions:
     cache: bool = True
     draft: str | None = None  # see swiftsure.load; for the modes that speculate
     upstream: bool = False
+    tasks: bool = True  # answer the items of the contracts' tasks; without, a mode that owes a contract stays INCONCLUSIVE
     thread_choice: ThreadChoice | None = None  # made once, by prove: all workers run with the same threads
     arguments: tuple[str, ...] = ()  # the command line, for the run record
 
@@ -123,6 +124,9 @@ def _prove(
     for run, contract in owed_contracts(runs):
         advance = screen.counter(f"contract of {run.name}: comparing distributions", len(contract.texts))
         measure_contract(runs[BASE], run, contract, folder, advance)
+        if options.tasks and contract.tasks and run.contract.get("kept"):
+            advance = screen.counter(f"tasks of {run.name}: answering items", sum(rules.least_items for rules in contract.tasks))
+            measure_tasks(runs[BASE], run, contract, advance)
     truths = runs[BASE].truths
     rounds = options.rounds or MOST_ROUNDS
     probes = time_rounds(runs, prompts, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)

@@ -40,6 +40,7 @@ def render_report(result: ProveResult) -> str:
         "compared": [mode for mode in ran if mode.mode != BASE],
         "rows": words.breakdown_rows,
         "draft_rows": words.draft_rows,
+        "task_lines": words.task_lines,
         "contracts": [(mode, list(words.CONTRACT_COLUMNS.values()), words.contract_rows(mode.contract)) for mode in ran if mode.contract],
         "plots": list(_plots(result, ran)),
         "passes": [

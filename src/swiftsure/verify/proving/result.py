@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Verdict: TypeAlias = Literal["PROVED", "FAILED", "UNPROVED", "NOT_ACTIVE", "INCONCLUSIVE"]
 """PROVED: what was promised holds, levers with evidence. FAILED: something differs or broke. UNPROVED: equal, but a lever that had
 occasions left no evidence. NOT_ACTIVE: it did not run, for the reason given. INCONCLUSIVE: nothing was compared, or tolerances hold and
-no task was measured."""
+no task was measured or decided."""
 
 EXIT_STATUS: Mapping[Verdict, str] = {"PROVED": "ok", "FAILED": "failed", "UNPROVED": "unproved", "INCONCLUSIVE": "unproved"}
 

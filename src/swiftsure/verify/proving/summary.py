@@ -35,9 +35,11 @@ def judge(run: ModeRun) -> tuple[Verdict, str | None]:
         return "INCONCLUSIVE", "no logits were compared"
     if run.contract and not run.contract["kept"]:
         return "FAILED", f"tolerances of the contract are broken: {'; '.join(run.contract['breaches'])}"
+    if run.contract.get("tasks_failed"):
+        return "FAILED", f"worse than default by more than the contract's margin: {'; '.join(run.contract['tasks_failed'])}"
     if run.unproved:
         return "UNPROVED", "; ".join(run.unproved)
-    return ("INCONCLUSIVE", run.contract["task"]) if run.contract else ("PROVED", None)
+    return ("INCONCLUSIVE", run.contract["task"]) if run.contract.get("task") else ("PROVED", None)
 
 
 def finish_mode(run: ModeRun, *, prompts: int, wall_s: float, screen: Screen) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from swiftsure.records.statistics import median
 from swiftsure.verify.proving.mode_run import BASE
 from swiftsure.verify.proving.result import ModeResult, ProveResult
+from swiftsure.verify.tolerance import points
 
 INCONCLUSIVE = "INCONCLUSIVE"
 METRIC_NAMES = {"decode": "decode", "ttft": "first token", "end_to_end": "end to end"}
@@ -112,8 +113,13 @@ def untested(result: ProveResult) -> list[str]:
     lines.append(f"Sequences longer than {longest:,} tokens, and prompts other than these {len(result.prompts)}.")
     lines.append("Speed with several users at once, and on any other machine: ratios of this machine do not carry over.")
     lines.append("Whether the texts are good: a mode that keeps the bits keeps the model's mistakes too.")
-    lines += [f"{mode.mode}: whether its answers still do your task ({mode.contract['task']})." for mode in result.modes if mode.contract]
+    lines += [f"{mode.mode}: {_untested_tasks(mode.contract)}." for mode in result.modes if mode.contract]
     return lines
+
+
+def _untested_tasks(found: Mapping[str, Any]) -> str:
+    tasks = ", ".join(task["name"] for task in found.get("tasks", ()))
+    return f"tasks other than {tasks}" if tasks else f"whether its answers still do your task ({found['task']})"
 
 
 def sentence(mode: ModeResult) -> str:
@@ -124,9 +130,12 @@ def sentence(mode: ModeResult) -> str:
     if mode.verdict == "FAILED":
         return f"{mode.mode} FAILED: {mode.reason}. {bits[0].upper()}{bits[1:]}."
     if mode.verdict == INCONCLUSIVE and mode.contract:
-        return f"{mode.mode} {_speed(mode)}. {contract(mode.contract)} Verdict INCONCLUSIVE: {mode.reason}."
+        found = " ".join([contract(mode.contract), *task_lines(mode.contract)])
+        return f"{mode.mode} {_speed(mode)}. {found} Verdict INCONCLUSIVE: {mode.reason}."
     if mode.verdict in ("UNPROVED", INCONCLUSIVE):
         return f"{mode.mode} is {mode.verdict}: {mode.reason}."
+    if mode.contract:
+        return f"{mode.mode} {_speed(mode)} and keeps its contract. {contract(mode.contract)} {' '.join(task_lines(mode.contract))}"
     if mode.mode == BASE:
         return f"default gives the same bits a second time: {bits}."
     return f"{mode.mode} {_speed(mode)} and is the same model: {bits}."
@@ -148,6 +157,15 @@ def contract(found: Mapping[str, Any]) -> str:
         f"Its tolerances hold; farthest from default on {worst['text']} up to {worst['size']:,} tokens: KL mean {worst['kl_mean']:.2g}, "
         f"largest {worst['kl_max']:.2g}, same best token in {worst['top1_agreement']:.1%}, perplexity {worst['perplexity_ratio']:.4f}x."
     )
+
+
+def task_lines(found: Mapping[str, Any]) -> list[str]:
+    """What each task came to, in a sentence."""
+    return [
+        f"Task {task['name']}: {task['baseline']:.1%} right in default and {task['candidate']:.1%} here, {points(task)}; "
+        f"of {task['items']:,} items {task['lost']} were lost and {task['gained']} gained."
+        for task in found.get("tasks", ())
+    ]
 
 
 CONTRACT_COLUMNS = {

@@ -60,6 +60,9 @@ class Worker:
             "examine": self.examine,
             "generate": self.generate,
             "score": self.score,
+            "read_places": self.read_places,
+            "weigh": self.weigh,
+            "complete": self.complete,
             "evidence": self.evidence,
             "finish": self.finish,
         }
@@ -154,6 +157,22 @@ class Worker:
         finally:
             file.close()
         return {"token_ids": ids}
+
+    def read_places(self, *, segments: list[str], choices: list[list[str]]) -> dict[str, Any]:
+        """See ``tasks/scoring.py``, as for the next two."""
+        from swiftsure.verify.tasks.scoring import read_places
+
+        return {"places": read_places(self._llm, segments, choices)}
+
+    def weigh(self, *, context: str, choices: list[str]) -> dict[str, Any]:
+        from swiftsure.verify.tasks.scoring import weigh_continuations
+
+        return {"choice": weigh_continuations(self._llm, context, choices)}
+
+    def complete(self, *, requests: list[dict[str, Any]]) -> dict[str, Any]:
+        from swiftsure.verify.tasks.scoring import complete_texts
+
+        return {"texts": complete_texts(self._llm, requests)}
 
     def _prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]] | str:
         """Chat messages, or for a model without a chat template their text."""
