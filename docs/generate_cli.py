@@ -19,6 +19,7 @@ COMMANDS = (
     ["verify", "init"],
     ["verify", "service"],
     ["verify", "report"],
+    ["verify", "advise"],
     ["gate"],
     ["profile"],
     ["check"],

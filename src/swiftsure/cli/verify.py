@@ -39,6 +39,12 @@ Inputs = Annotated[
 Prompts = Annotated[
     Path | None, option("--prompts", metavar="FILE", section=_JOB, help="A case for each prompt: .txt or .jsonl, as prove takes them.")
 ]
+Results = Annotated[
+    list[str] | None,
+    option(
+        "--results", metavar="NAME=A,B", section=_JOB, help="Scores of a task from elsewhere: baseline's and candidate's .csv or .jsonl."
+    ),
+]
 Repeats = Annotated[int, option("--repeats", metavar="N", section=_JOB, help="Runs of each case on each side, alternating. Default: 1.")]
 TimeLimit = Annotated[
     float | None, option("--time-limit", metavar="SECONDS", section=_JOB, help="Of one run of a case. Default: the contract's, else 600.")
@@ -58,6 +64,7 @@ def verify(
     contract: ContractFile = None,
     inputs: Inputs = None,
     prompts: Prompts = None,
+    results: Results = None,
     repeats: Repeats = 1,
     time_limit: TimeLimit = None,
     model: options.ModelOption = None,
@@ -87,6 +94,7 @@ def verify(
     from swiftsure.records.run_record import check_writable, write_json
     from swiftsure.verify.contracts.contract import read_contract
     from swiftsure.verify.proving.screen import Screen as Bar
+    from swiftsure.verify.results_file import read_results
     from swiftsure.verify.subjects.parse import SubjectOptions
     from swiftsure.verify.verify import VerifyOptions
     from swiftsure.verify.verify import verify as run_verify
@@ -107,7 +115,7 @@ def verify(
     for path in (json_file, report / "report.html", report / "record.json"):
         if path is not None:
             check_writable(path)
-    chosen = VerifyOptions(repeats=repeats, folder=report, arguments=tuple(sys.argv[1:]))
+    chosen = VerifyOptions(repeats=repeats, folder=report, arguments=tuple(sys.argv[1:]), task_items=read_results(results, owed))
     subjects = _subjects(owed, baseline, candidate, common)
     note(f"contract {owed.digest} kind={owed.kind}")
     with Bar() if sys.stderr.isatty() else nullcontext() as screen:
@@ -244,4 +252,46 @@ def report_again(run: RunFolder) -> int:
     write_text(page, render_report(found))
     print_verification(found)
     note(f"report: {page}")
+    return 0
+
+
+Preserve = Annotated[
+    str | None, option("--preserve", metavar="WHAT", help="bits, task (its result, within tolerances) or size (larger inputs must run).")
+]
+Limit = Annotated[
+    str | None,
+    option("--limit", metavar="WHAT", help="What limits the run: forward, other (CPU, input, output) or memory. Default: unknown."),
+]
+
+
+@app.command("advise", cls=PlainCommand)
+def advise(
+    model: options.ModelArgument = None,
+    preserve: Preserve = None,
+    limit: Limit = None,
+    record: RecordFile = None,
+    phase: Phase = "decode",
+    offline: options.OfflineOption = False,
+) -> int:
+    """Say which mode suits what must be preserved and what limits the run.
+
+    With a model, what check says about it too. With a record, its phases say what limits the run.
+    """
+    from swiftsure.verify.advice import advise as advice_for
+    from swiftsure.verify.service import recorded_phases
+
+    if preserve is None:
+        raise UsageError("--preserve is missing: bits, task or size")
+    phases = recorded_phases(record) if record is not None else None
+    found = advice_for(preserve, limit, phases, phase.removesuffix("_s"))
+    print(f"mode: {found.mode or 'none'}")
+    for reason in found.reasons:
+        print_wrapped("  ", reason)
+    if found.mode is not None:
+        print(f"next: swiftsure verify init {found.mode} -o {found.mode}.toml")
+    if model is not None:
+        from swiftsure.engine.loading import check
+
+        for line in check(model, offline=offline).advice:
+            print_wrapped("  ", line)
     return 0
