@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftsure.verify.compare import tolerance
@@ -118,6 +118,7 @@ def test_texts_have_the_share_of_characters_that_stay() -> None:
     assert compare_numbers("", "").text_kept == 1.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40), st.floats(0, 10))
 def test_a_shift_is_the_distance_of_every_element(values: list[float], shift: float) -> None:
     a = np.array(values)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_np
 
@@ -136,6 +136,7 @@ def test_arrays_longer_than_a_part_are_compared_to_their_end() -> None:
     assert compare_arrays("x", np.asfortranarray(a), np.asfortranarray(b)).first == found.first
 
 
+@settings(deadline=None)
 @given(
     st_np.array_shapes(min_dims=0, max_dims=3, max_side=6).flatmap(
         lambda shape: st.tuples(
@@ -162,6 +163,7 @@ def test_every_flipped_bit_is_counted_and_the_first_element_is_located(given_pai
         assert found.first.where == f"[{', '.join(str(int(i)) for i in index)}]"
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(width=32, allow_nan=False), min_size=1), st.integers(1, 100))
 def test_ulps_count_the_steps_between_neighbours(values: list[float], steps: int) -> None:
     a = np.array(values, np.float32)
@@ -226,6 +228,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=4))
 def test_json_equals_itself(value: Mapping[str, Any]) -> None:
     import copy
@@ -233,6 +236,7 @@ def test_json_equals_itself(value: Mapping[str, Any]) -> None:
     assert compare(value, copy.deepcopy(value)).equal
 
 
+@settings(deadline=None)
 @given(JSON, JSON)
 def test_json_differs_exactly_when_its_text_does(a: Any, b: Any) -> None:
     import json

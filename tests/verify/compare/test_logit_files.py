@@ -30,7 +30,7 @@ def test_equal_files_have_no_differing_bit(tmp_path: Path) -> None:
     assert result.first is None
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(st.sets(st.integers(0, 150 * VOCAB * 32 - 1), min_size=1, max_size=40))
 def test_every_flipped_bit_is_counted_and_the_first_is_located(tmp_path: Path, flips: set[int]) -> None:
     a = rows(150)  # more rows than are read at once

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftsure.verify.compare.ranking import compare_rankings
@@ -66,6 +66,7 @@ def test_other_shapes_are_refused() -> None:
         compare_rankings(np.zeros(2), np.zeros(3))
 
 
+@settings(deadline=None)
 @given(st.permutations(range(8)))
 def test_figures_stay_in_their_ranges(order: list[int]) -> None:
     found = compare_rankings(np.arange(8.0), np.array(order, np.float64))

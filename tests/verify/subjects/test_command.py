@@ -366,3 +366,9 @@ def test_logs_and_outputs_stay_in_a_folder_that_is_named(tmp_path: Path) -> None
     place = tmp_path / "run" / "00001-case_1_x"
     assert sorted(path.name for path in place.iterdir()) == ["output", "stderr.txt", "stdout.txt"]  # no job file with the environment
     assert (place / "stdout.txt").read_text() == "hello\n"
+
+
+def test_a_folder_that_holds_earlier_runs_keeps_them(tmp_path: Path) -> None:
+    for _ in range(2):
+        run_program(tmp_path, "print('hello')\n" + WRITE, folder=tmp_path / "run")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["00001-case_1_x", "00002-case_1_x"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftsure.errors import UsageError
@@ -260,6 +260,7 @@ def test_a_probe_that_cannot_tell_is_a_usage_error(server: StandIn) -> None:
         start(server, probe=EndpointProbe(url=server.url + "/absent", pattern="x"))
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_events_are_the_same_however_their_bytes_arrive(data: st.DataObject) -> None:
     end = data.draw(st.sampled_from([b"\n", b"\r\n", b"\r"]))

@@ -90,9 +90,7 @@ class CommandSubject:
     def run(self, case: Case) -> Trial:
         if self._options.folder is None and self._own is None:
             raise RuntimeError("run before start")
-        self._runs += 1
-        place = self._folder / f"{self._runs:05d}-{re.sub(r'[^A-Za-z0-9._-]+', '_', case.id)[:60]}"
-        place.mkdir(parents=True)
+        place = self._place(case)
         end = self._launch(self._command(case, place), place)
         log = "\n".join((place / name).read_text(encoding="utf-8", errors="replace") for name in ("stdout.txt", "stderr.txt"))
         try:
@@ -131,6 +129,18 @@ class CommandSubject:
         folder = self._options.folder if self._own is None else Path(self._own.name)
         assert folder is not None
         return folder.resolve()
+
+    def _place(self, case: Case) -> Path:
+        """A new folder for one run, whatever earlier runs or the other side left in the same one."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", case.id)[:60]
+        while True:
+            self._runs += 1
+            place = self._folder / f"{self._runs:05d}-{name}"
+            try:
+                place.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            return place
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._options.environment}
@@ -171,7 +181,8 @@ class CommandSubject:
                 process.stdin.close()  # the launcher ends the program when it sees this
                 process.wait()
                 raise
-        file.unlink()
+            finally:
+                file.unlink()
         if process.returncode != 0:
             raise SwiftsureError(f"the launcher of {self.spec!r} ended with exit code {process.returncode}")
         end: dict[str, Any] = json.loads(answer)
