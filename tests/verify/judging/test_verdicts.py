@@ -81,6 +81,19 @@ class TestExact:
         assert found.exit_code == 3
         assert "the baseline differs from itself in 1 of 1 cases" in found.reasons[0]
 
+    def test_a_baseline_that_breaks_is_not_called_unsteady(self) -> None:
+        case = Case(id="a")
+        broken = [trial(case, status="failed", reason="exit code 2")] * 2
+        found = verdict_of(EXACT, [observe(case, broken, broken[:1], EXACT)])
+        assert found.kind == "NOT_FINISHED"
+        assert not any("differs from itself" in reason for reason in found.reasons)
+
+    def test_a_case_without_outputs_is_not_passed_over(self) -> None:
+        seen = [pair(EXACT, "a", {"x": array(1)}, {"x": array(1)}), pair(EXACT, "b", {}, {})]
+        found = verdict_of(EXACT, seen)
+        assert found.kind == "NOT_FINISHED"
+        assert "nothing was compared in 1 of 2 cases: case b: the baseline has no output to compare" in found.reasons[0]
+
     def test_a_baseline_asked_once_was_not_compared_with_itself(self) -> None:
         case = Case(id="a")
         seen = observe(case, [trial(case, {"y": array(1)})], [trial(case, {"y": array(1)})], EXACT)

@@ -13,7 +13,7 @@ _SHOWN = 5
 def judge_exact(observations: Sequence[Observation]) -> Iterator[Finding]:
     """A baseline that differs from itself makes Exact NOT_ACTIVE: there are no bits to keep."""
     compared = [seen for seen in observations if seen.exact is not None and seen.exact.not_compared is None]
-    unsteady = [seen for seen in observations if seen.against_itself is not None and not seen.against_itself.equal]
+    unsteady = [seen for seen in observations if seen.against_itself is not None and seen.against_itself.first is not None]
     if unsteady:
         first = unsteady[0].against_itself
         assert first is not None
@@ -23,6 +23,11 @@ def judge_exact(observations: Sequence[Observation]) -> Iterator[Finding]:
             words=f"the baseline differs from itself in {len(unsteady)} of {len(observations)} cases: {first.describe()}",
         )
         return
+    empty = [seen for seen in observations if seen.both_ran and seen.exact is not None and seen.exact.not_compared is not None]
+    if empty:
+        assert empty[0].exact is not None
+        words = f"nothing was compared in {len(empty)} of {len(observations)} cases: {empty[0].exact.describe()}"
+        yield Finding(verdict="NOT_FINISHED", about="exact", words=words)
     steady = [seen for seen in compared if seen.against_itself is not None and seen.against_itself.not_compared is None]
     if compared and len(steady) < len(compared):
         missing = len(compared) - len(steady)
