@@ -20,6 +20,8 @@ COMMANDS = (
     ["verify", "service"],
     ["verify", "report"],
     ["verify", "advise"],
+    ["verify", "tasks"],
+    ["verify", "results"],
     ["gate"],
     ["profile"],
     ["check"],

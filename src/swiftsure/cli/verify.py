@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from swiftsure.cli import options
+from swiftsure.cli import tasks as tasks_commands
 from swiftsure.cli.console import note, print_pairs, print_wrapped
 from swiftsure.cli.framework import PlainCommand, PlainGroup, option
 from swiftsure.errors import UsageError
@@ -295,3 +296,7 @@ def advise(
         for line in check(model, offline=offline).advice:
             print_wrapped("  ", line)
     return 0
+
+
+app.command("tasks", cls=PlainCommand)(tasks_commands.tasks)
+app.command("results", cls=PlainCommand)(tasks_commands.results)
