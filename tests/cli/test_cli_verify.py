@@ -223,3 +223,49 @@ class TestGate:
         contract = bench.contract(EXACT)
         bench.verify(contract, "inactive")
         assert bench.run("gate", bench.folder / "run" / "record.json", "--contract", contract).code == 3
+
+
+class TestModes:
+    """Modes of the built-in engine."""
+
+    @pytest.fixture
+    def prompts(self, tmp_path: Path) -> Path:
+        path = tmp_path / "prompts.jsonl"
+        path.write_text('{"prompt": "one two three", "max_tokens": 6}\n{"prompt": "four five", "max_tokens": 4}\n')
+        return path
+
+    def test_mode_exact_keeps_the_bits_of_default(self, swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path) -> None:
+        contract = tmp_path / "exact.toml"
+        contract.write_text('kind = "exact"\nowner = "someone"\nunit = "characters"\n')
+        both = ("--baseline", "mode:default", "--candidate", "mode:exact", "-m", tiny)
+        result = swiftsure("verify", *both, "--contract", contract, "--prompts", prompts, "--report", tmp_path / "run")
+        assert result.code == 0
+        seen = json.loads((tmp_path / "run" / "record.json").read_text())["observations"]
+        assert [case["size"] for case in seen] == [13, 9]
+        assert all(case["exact"]["bits_compared"] > 0 for case in seen)
+
+    def test_a_suite_that_there_is_not_is_refused_before_anything_runs(
+        self, swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path
+    ) -> None:
+        contract = tmp_path / "fast.toml"
+        contract.write_text('kind = "fast"\n[[task]]\nname = "a"\nsuite = "chess"\nmargin = 0.1\n')
+        both = ("--baseline", "mode:default", "--candidate", "mode:fast", "-m", tiny)
+        result = swiftsure("verify", *both, "--contract", contract, "--prompts", prompts, "--report", tmp_path / "run")
+        assert result.code == 2
+        assert "got 'chess'" in result.line("error: ")
+
+    @pytest.mark.model
+    def test_a_suite_is_answered_by_both_modes_item_by_item(self, swiftsure: Run, smollm2_path: Path, tmp_path: Path) -> None:
+        contract = tmp_path / "fast.toml"
+        contract.write_text(
+            'kind = "fast"\nowner = "someone"\nunit = "tokens"\nsizes = [16]\n'
+            '[texts]\nprose = "visit.txt"\n[fast.outputs.logits]\nkl_max = 2.0\n'
+            '[[task]]\nname = "next word"\nsuite = "words"\nmargin = 0.03\nleast_items = 30\n'
+        )
+        both = ("--baseline", "mode:default", "--candidate", "mode:fast", "-m", smollm2_path)
+        result = swiftsure("verify", *both, "--contract", contract, "--report", tmp_path / "run")
+        record = json.loads((tmp_path / "run" / "record.json").read_text())
+        assert record["tasks"]["next word"]["whole"]["items"] == 30
+        assert record["verdict"]["kind"] == "INCONCLUSIVE"  # thirty items do not show three points
+        assert record["verdict"]["items_needed"] > 30
+        assert result.code == 3

@@ -26,6 +26,7 @@ from swiftsure.verify.judging.tasks import Item, TaskResult, compare_task, items
 from swiftsure.verify.judging.untested import untested
 from swiftsure.verify.judging.verdict import Finding, decide
 from swiftsure.verify.subjects.base import Activation, Case, Subject, Trial
+from swiftsure.verify.suites import check_suites, measure_suites
 from swiftsure.verify.verification import CONTRACT_COPY, RECORD, SCHEMA, Verification
 
 SIDES = ("baseline", "candidate")
@@ -53,6 +54,8 @@ class _Progress:
     observations: list[Observation] = field(default_factory=list)
     activations: dict[str, list[Activation]] = field(default_factory=lambda: {side: [] for side in SIDES})
     pins: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    task_items: dict[str, Sequence[Item]] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
     cut_short: str | None = None
 
 
@@ -71,6 +74,7 @@ def verify(
     ids = [case.id for case in cases]
     if len(set(ids)) != len(ids):
         raise UsageError("cases must have ids of their own")
+    check_suites(contract)
     started = utc_now()
     _announce(contract, baseline, candidate, options, started)
     progress = _Progress()
@@ -135,6 +139,11 @@ def _run(
             progress.cut_short = f"ended at case {case.id}, {done + 1} of {len(cases)} done: the {off[0]} is not active"
             return
     advance(len(cases), len(cases))
+    try:
+        items, progress.remarks = measure_suites(contract, subjects, advance)
+        progress.task_items.update(items)
+    except SwiftsureError as error:
+        progress.cut_short = f"all cases are done, a task of the suite did not end: {error}"
 
 
 def _answer(contract: Contract, subjects: Mapping[str, Subject], case: Case, repeats: int) -> dict[str, list[Trial]]:
@@ -159,7 +168,7 @@ def record_of(
     """Everything that the page and the gate need."""
     machine = read_machine()
     seen = progress.observations
-    tasks = _tasks(contract, seen, options)
+    tasks = _tasks(contract, seen, {**options.task_items, **progress.task_items})
     findings = judge(
         contract,
         seen,
@@ -194,7 +203,7 @@ def record_of(
         "end_to_end_by_amdahl": amdahl.to_dict() if amdahl is not None else None,
         "memory": memory.to_dict() if memory is not None else None,
         "phases_s": _phases(seen),
-        "untested": untested(contract, seen, activations=progress.activations, pins=progress.pins),
+        "untested": [*progress.remarks, *untested(contract, seen, activations=progress.activations, pins=progress.pins)],
         "observations": [observation.to_dict() for observation in seen],
     }
 
@@ -213,11 +222,11 @@ def _contract_facts(contract: Contract) -> dict[str, Any]:
     }
 
 
-def _tasks(contract: Contract, observations: Sequence[Observation], options: VerifyOptions) -> dict[str, TaskResult | None]:
+def _tasks(contract: Contract, observations: Sequence[Observation], items: Mapping[str, Sequence[Item]]) -> dict[str, TaskResult | None]:
     found: dict[str, TaskResult | None] = {}
     for task in contract.tasks:
-        if task.name in options.task_items:
-            found[task.name] = compare_task(task, options.task_items[task.name], f"suite {task.suite}" if task.suite else "results given")
+        if task.name in items:
+            found[task.name] = compare_task(task, items[task.name], f"suite {task.suite}" if task.suite else "results given")
         else:
             found[task.name] = compare_task(task, items_of(observations, task, contract), f"output {task.output}")
     return found

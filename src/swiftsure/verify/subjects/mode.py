@@ -107,6 +107,11 @@ class ModeSubject:
         except WorkerError as error:
             return self._ended(case, error)
 
+    @property
+    def client(self) -> WorkerClient | None:
+        """The worker, for questions that are no cases; None before the start, and after a death until the next trial."""
+        return self._client
+
     def pins(self) -> Mapping[str, Any]:
         weights = re.search(r"\bweights=(sha256:[0-9a-f]{64})\b", self._active_line or "")
         told = ("numerics", "isa", "threads", "levers", "draft", "weight_bytes")
