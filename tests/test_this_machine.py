@@ -62,6 +62,7 @@ def test_a_system_that_tells_nothing_states_no_limit(tmp_path: Path) -> None:
     assert machine.cgroup_cpus(tmp_path) is None
     assert machine.cgroup_memory_limit(tmp_path) is None
     assert machine.cgroup_memory_left(tmp_path) is None
+    assert machine.data_limit_left(tmp_path) is None
     assert machine.memory_bytes("MemTotal", tmp_path) is None
     assert machine.busy_seconds({0}, tmp_path) is None
     assert machine.load_average(tmp_path) is None

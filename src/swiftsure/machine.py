@@ -71,6 +71,13 @@ def cgroup_memory_left(root: Path = ROOT) -> int | None:
     return min(left, default=None)
 
 
+def data_limit_left(root: Path = ROOT) -> int | None:
+    """Bytes of private writable memory that ``ulimit -d`` (RLIMIT_DATA) still leaves this process; None without a limit."""
+    limit = re.search(r"^Max data size\s+(\d+)\s", read_text(root / "proc/self/limits"), re.MULTILINE)
+    used = memory_bytes("VmData", root, "proc/self/status")
+    return max(0, int(limit[1]) - used) if limit and used is not None else None
+
+
 def memory_bytes(field: str, root: Path = ROOT, file: str = "proc/meminfo") -> int | None:
     """A field of ``/proc/meminfo`` (``MemTotal``, ``MemAvailable``) or of a file of that form."""
     match = re.search(rf"^{field}:\s+(\d+) kB", read_text(root / file), re.MULTILINE)

@@ -112,6 +112,15 @@ def test_the_smaller_of_system_and_cgroup_is_available(tmp_path):
     assert found == Available(bytes=3_000_000, limited_by="cgroup")
 
 
+def test_a_limit_of_the_process_s_own_data_counts(tmp_path):
+    limits = "Limit Soft Limit Hard Limit Units\nMax data size             {} unlimited            bytes\n"
+    files = {"proc__meminfo": "MemAvailable:    8000 kB\n", "proc__self__status": "VmPeak: 9 kB\nVmData:     1000 kB\n"}
+    found = look(tmp_path, **files, proc__self__limits=limits.format("3024000"))
+    assert found == Available(bytes=2_000_000, limited_by="data size")
+    assert look(tmp_path, **files, proc__self__limits=limits.format("unlimited")).limited_by == "system"
+    assert look(tmp_path, **files, proc__self__limits=limits.format("1000")).bytes == 0
+
+
 def test_a_system_that_does_not_say_is_taken_for_a_small_one(tmp_path):
     assert look(tmp_path) == Available(bytes=4 << 30, limited_by="system")
 

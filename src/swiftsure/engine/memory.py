@@ -27,7 +27,7 @@ class Available:
     """Memory that this process can still get, and what sets the limit."""
 
     bytes: int
-    limited_by: str  # "system" or "cgroup"
+    limited_by: str  # "system", "cgroup", or "data size" for RLIMIT_DATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,11 +132,11 @@ def plan_memory(
 
 
 def available_memory(root: Path = machine.ROOT) -> Available:
-    """The smaller of what the system has available and what this process's cgroups leave."""
-    system, group = machine.memory_bytes("MemAvailable", root), machine.cgroup_memory_left(root)
-    if group is not None and (system is None or group < system):
-        return Available(bytes=group, limited_by="cgroup")
-    return Available(bytes=system if system is not None else _UNSTATED_BYTES, limited_by="system")
+    """The least of what the system has available, what this process's cgroups leave, and what its own limit of data leaves."""
+    system = machine.memory_bytes("MemAvailable", root)
+    limits = {"system": system, "cgroup": machine.cgroup_memory_left(root), "data size": machine.data_limit_left(root)}
+    stated = [Available(bytes=left, limited_by=name) for name, left in limits.items() if left is not None]
+    return min(stated, key=lambda one: one.bytes, default=Available(bytes=_UNSTATED_BYTES, limited_by="system"))
 
 
 def _asked_context(context: int, model_context: int) -> int:

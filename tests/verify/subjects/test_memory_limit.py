@@ -90,7 +90,9 @@ def test_words_for_running_out_of_memory_are_known(log: str, said: str | None) -
     assert memory_words(log, None) == said
 
 
-def test_some_words_mean_memory_only_under_a_limit() -> None:
-    log = "ImportError: x.so: failed to map segment from shared object"
+@pytest.mark.parametrize(
+    "log", ["ImportError: x.so: failed to map segment from shared object", "memory allocation of 67108880 bytes failed"]
+)
+def test_some_words_mean_memory_only_under_a_limit(log: str) -> None:
     assert memory_words(log, None) is None
     assert memory_words(log, MemoryLimit(limit_bytes=1)) is not None

@@ -219,6 +219,7 @@ def test_a_model_that_fits_the_limit_runs(tiny_path: Path) -> None:
         assert subject.run(PROMPT).status == "ran"
         pins = subject.pins()
         assert pins["memory_limit"]["bytes"] == 4 << 30
+        assert pins["load_peak_bytes"] > 10 << 20
         assert pins["weights_sha256"] == "sha256:" + hashlib.sha256(tiny_path.read_bytes()).hexdigest()
     finally:
         subject.close()

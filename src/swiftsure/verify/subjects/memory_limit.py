@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _WORDS = re.compile(r"MemoryError|bad_alloc|(?:annot|an't) allocate memory|Unable to allocate|[Oo]ut of memory|OutOfMemory")
-_WORDS_UNDER_A_LIMIT = re.compile(r"failed to map segment|can't start new thread|pthread_create failed|Memory allocation.* failed")
+_WORDS_UNDER_A_LIMIT = re.compile(r"failed to map segment|can't start new thread|pthread_create failed|[Mm]emory allocation.* failed")
 
 BY_CGROUP = "cgroup v2"
 BY_RLIMIT = "RLIMIT_DATA for each process, sampled size for all together"

@@ -59,7 +59,8 @@ class ModeOptions:
 
 class ModeSubject:
     """One mode on one model. Outputs of a prompt: ``text``, ``finish_reason``, ``token_ids``, and ``logits`` if asked for; of a scored
-    text: ``token_ids`` and ``logits``. Phases: tokenize, prefill, decode, detokenize, other.
+    text: ``token_ids`` and ``logits``. Phases: tokenize, prefill, decode, detokenize, other. A trial's peak memory is its own, weights
+    included; that of the load is among the pins.
 
     ``start`` raises WorkerError for a model or a mode that cannot be used at all. A model that does not fit the memory limit is no such
     fault: every trial then says so.
@@ -114,7 +115,7 @@ class ModeSubject:
 
     def pins(self) -> Mapping[str, Any]:
         weights = re.search(r"\bweights=(sha256:[0-9a-f]{64})\b", self._active_line or "")
-        told = ("numerics", "isa", "threads", "levers", "draft", "weight_bytes")
+        told = ("numerics", "isa", "threads", "levers", "draft", "weight_bytes", "load_peak_bytes")
         return {
             "kind": KIND,
             "mode": self._mode,
@@ -172,6 +173,7 @@ class ModeSubject:
             client.close()
             raise
         self._client = client
+        self._loaded["load_peak_bytes"] = peak_rss_bytes(str(client.pid))
         return self._activation()
 
     def _command(self) -> tuple[str, ...]:
