@@ -9,15 +9,17 @@ namespace swiftsure::SWIFTSURE_ISA {
 
 namespace {
 
-constexpr int64_t kConvertedHeads = 12;  // from so many heads on, converting keys and values once pays
 constexpr float kMinusInfinity = -__builtin_inff();
 constexpr int64_t kLineBytes = 64;
 constexpr int kNear = 2;  // into the second-level cache: half a span fills the first
 #if defined(__AVX512F__)
-constexpr int kHeadTile = 8, kDimTile = 4;  // 16 accumulators of 32 registers
+constexpr int kHeadTile = 12, kDimTile = 4;  // 24 accumulators of 32 registers
+constexpr bool kConvertOnce = false;         // converting hides behind the products of a tile, and floats are twice as many bytes to read
 #else
 constexpr int kHeadTile = 2, kDimTile = 2;  // AVX2: 8 of 16 registers
+constexpr bool kConvertOnce = true;
 #endif
+constexpr int64_t kConvertedHeads = 12;  // from so many heads on, converting keys and values once pays, where it does at all
 
 // x = scale * q with |q| <= largest (32767 or 127) and scale = amax / largest; a vector without a value over 1e-30 becomes zeros with scale
 // 0, one with a NaN or an infinity gets scale NaN, so that whoever attends to it becomes NaN: rounding it to a number would hide the
@@ -85,7 +87,7 @@ struct Block {
 
 f32x16 load_numbers(const int8_t* p) { return to_f32(load_i8(p)); }
 f32x16 load_numbers(const int16_t* p) { return to_f32(load_i16(p)); }
-f32x16 load_numbers(const float* p) { return load(p); }
+[[maybe_unused]] f32x16 load_numbers(const float* p) { return load(p); }
 
 // The blocks of one span and what the heads of a tile see of it.
 template <typename T>
@@ -229,8 +231,10 @@ void all_heads(const float* q, int64_t heads, Span<T>& span, float* max_out, flo
             for (Block<T>& block : span.blocks) block.during_keys = block.during_values = {};
         h += H;
     };
-    if constexpr (kHeadTile == 8) {
+    if constexpr (kHeadTile == 12) {
+        while (h + 12 <= heads) tile.template operator()<12>();
         while (h + 8 <= heads) tile.template operator()<8>();
+        while (h + 6 <= heads) tile.template operator()<6>();
         while (h + 4 <= heads) tile.template operator()<4>();
         while (h + 3 <= heads) tile.template operator()<3>();
     }
@@ -240,7 +244,7 @@ void all_heads(const float* q, int64_t heads, Span<T>& span, float* max_out, flo
 
 // Every int16 is a float exactly, so converting first changes no bit.
 template <typename T>
-void convert(const T* from, int64_t count, float* to) {
+[[maybe_unused]] void convert(const T* from, int64_t count, float* to) {
     for (int64_t i = 0; i < count; i += 16) store(to + i, load_numbers(from + i));
 }
 
@@ -249,10 +253,11 @@ void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* 
             int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out) {
     int64_t length = 0;
     for (int64_t h = 0; h < heads; ++h) length = visible[h] > length ? visible[h] : length;
-    const int64_t count = (length + block_size - 1) / block_size, numbers = block_size * head_dim;
+    const int64_t count = (length + block_size - 1) / block_size;
+    [[maybe_unused]] const int64_t numbers = block_size * head_dim;
     const auto keys_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.keys), block.key_scales}; };
     const auto values_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.values), block.value_scales}; };
-    if (heads < kConvertedHeads) {
+    if (!kConvertOnce || heads < kConvertedHeads) {
         Span<T> span = {{}, block_size, head_dim, visible, sizeof(T)};
         for (int64_t b = 0; b < count; ++b)
             span.blocks[b] = {static_cast<const T*>(blocks[b].keys),
@@ -263,19 +268,21 @@ void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* 
                               b < next_blocks ? keys_of(next[b]) : Ahead{}};
         return all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
-    Span<float> span = {{}, block_size, head_dim, visible, sizeof(T)};
-    for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
-        convert(static_cast<const T*>(blocks[b].keys), numbers, scratch);
-        convert(static_cast<const T*>(blocks[b].values), numbers, scratch + numbers);
-        const bool more = b < next_blocks;
-        span.blocks[b] = {scratch,
-                          scratch + numbers,
-                          blocks[b].key_scales,
-                          blocks[b].value_scales,
-                          more ? values_of(next[b]) : Ahead{},
-                          more ? keys_of(next[b]) : Ahead{}};
+    if constexpr (kConvertOnce) {
+        Span<float> span = {{}, block_size, head_dim, visible, sizeof(T)};
+        for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
+            convert(static_cast<const T*>(blocks[b].keys), numbers, scratch);
+            convert(static_cast<const T*>(blocks[b].values), numbers, scratch + numbers);
+            const bool more = b < next_blocks;
+            span.blocks[b] = {scratch,
+                              scratch + numbers,
+                              blocks[b].key_scales,
+                              blocks[b].value_scales,
+                              more ? values_of(next[b]) : Ahead{},
+                              more ? keys_of(next[b]) : Ahead{}};
+        }
+        all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
-    all_heads(q, heads, span, max_out, sum_out, acc_out);
 }
 
 f32x16 exp_of_difference(float a, float b) { return exp(splat(a - b)); }
