@@ -218,7 +218,8 @@ class Program {
         int64_t rows, columns, pieces;
     };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
     RowSplit row_split(const RowStage& stage, int64_t rows) const;
-    float* partial(int64_t span, int64_t head) const;
+    float* partial(int64_t slot, int64_t head) const;
+    int64_t group_slot(size_t group, int64_t span, int64_t row) const;
     static void run_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     static void time_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     template <typename After>
@@ -232,9 +233,11 @@ class Program {
     int64_t blocks_of(int64_t layer, Reading at, KVBlockView* out) const;
     Reading first_reading(int64_t chunk) const;
     void attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, Reading at, Reading next, const Scratch& own) const;
-    void group_rows(const Step& step);
+    void plan_attention();
+    void group_rows(int64_t most);
     void start_merge(const Scratch& own, int64_t heads) const;
-    void save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const;
+    void save_partial(const AttentionStage& stage, int64_t slot, int64_t kv_head, const float* max, const float* sum,
+                      const float* acc) const;
     void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const float* sum, const float* acc) const;
     void store_row(const StoreKV& op, int64_t row) const;
     void quantize_columns(int x, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
@@ -276,8 +279,10 @@ class Program {
 
     Step step_{};  // of the run in progress
     bool split_spans_ = false;
-    std::vector<RowGroup> groups_;     // of rows, when spans are not split
-    std::vector<int64_t> span_begin_;  // (rows + 1,) spans of the rows before, when spans are split over threads
+    std::vector<RowGroup> groups_;     // of rows that attend together
+    std::vector<int64_t> span_begin_;  // (groups + 1,) spans of the groups before
+    std::vector<int64_t> slot_begin_;  // (groups + 1,) rows times spans of the groups before: partial results when spans are split
+    std::vector<int32_t> row_group_;   // (rows,)
     std::vector<int32_t> chunks_;      // (stages,)
 
     std::unique_ptr<Profile> profile_;   // while runs are timed

@@ -82,19 +82,12 @@ const float* Program::run(const Step& step) {
 
 void Program::plan(const Step& step) {
     step_ = step;
-    int64_t positions = 0, spans = 0;
-    span_begin_.assign(1, 0);
-    for (int64_t r = 0; r < step.rows; ++r) {
-        positions = std::max<int64_t>(positions, step.positions[r] + 1);
-        spans += spans_of(r);
-        span_begin_.push_back(spans);
-    }
+    int64_t positions = 0;
+    for (int64_t r = 0; r < step.rows; ++r) positions = std::max<int64_t>(positions, step.positions[r] + 1);
     for (RopeTable& table : rope_tables_) table.extend(positions);
-    // Few rows: spans are shared out, and merged in a stage of their own. Many rows: each row and head is one chunk.
-    split_spans_ = threads_ > 1 && spans > step.rows && step.rows * kv_.kv_heads() < kChunksPerThread * threads_;
-    group_rows(step);
+    plan_attention();
     if (split_spans_) {
-        const size_t bytes = static_cast<size_t>(spans * max_heads_ * (kv_.head_dim() + 2)) * sizeof(float);
+        const size_t bytes = static_cast<size_t>(slot_begin_.back() * max_heads_ * (kv_.head_dim() + 2)) * sizeof(float);
         if (partial_memory_.size() < bytes) partial_memory_ = Pages(2 * bytes);
     }
     for (size_t s = 0; s < stages_.size(); ++s) {
@@ -104,15 +97,34 @@ void Program::plan(const Step& step) {
     }
 }
 
-// As large as leaves every thread a few groups to claim.
-void Program::group_rows(const Step& step) {
-    const int64_t most = std::clamp<int64_t>(step.rows * kv_.kv_heads() / (kChunksPerThread * threads_), 1, kMaxGroupRows);
+// Groups as large as leaves every thread a few chunks to claim: a group takes all spans of a key-value head together, or, where that makes
+// too few chunks, one span a chunk, merged in a stage of their own.
+void Program::plan_attention() {
+    const int64_t enough = threads_ == 1 ? 1 : kChunksPerThread * threads_;
+    for (int64_t most = kMaxGroupRows;; most = (most + 1) / 2) {
+        group_rows(most);
+        const int64_t whole = static_cast<int64_t>(groups_.size()) * kv_.kv_heads(), parts = span_begin_.back() * kv_.kv_heads();
+        split_spans_ = whole < enough && parts > whole;
+        if (most == 1 || (split_spans_ ? parts : whole) >= enough) return;
+    }
+}
+
+void Program::group_rows(int64_t most) {
     groups_.clear();
-    for (int64_t r = 0; r < step.rows; ++r) {
-        if (!groups_.empty() && groups_.back().rows < most && step.sequences[r] == step.sequences[r - 1])
+    row_group_.clear();
+    for (int64_t r = 0; r < step_.rows; ++r) {
+        if (!groups_.empty() && groups_.back().rows < most && step_.sequences[r] == step_.sequences[r - 1])
             groups_.back().rows += 1;
         else
             groups_.push_back({r, 1});
+        row_group_.push_back(static_cast<int32_t>(groups_.size()) - 1);
+    }
+    span_begin_.assign(1, 0);
+    slot_begin_.assign(1, 0);
+    for (const RowGroup& group : groups_) {
+        const int64_t spans = spans_of(group.first + group.rows - 1);
+        span_begin_.push_back(span_begin_.back() + spans);
+        slot_begin_.push_back(slot_begin_.back() + spans * group.rows);
     }
 }
 
@@ -251,9 +263,12 @@ void Program::run_matmul(const MatmulStage& stage, bool selected, int32_t chunk)
 
 // --- attention ---------------------------------------------------------------------------------------------------------------
 
-float* Program::partial(int64_t span, int64_t head) const {
-    return reinterpret_cast<float*>(partial_memory_.data()) + (span * max_heads_ + head) * (kv_.head_dim() + 2);
+float* Program::partial(int64_t slot, int64_t head) const {
+    return reinterpret_cast<float*>(partial_memory_.data()) + (slot * max_heads_ + head) * (kv_.head_dim() + 2);
 }
+
+// Where the partial results of a span and a row are, the row counted within its group.
+int64_t Program::group_slot(size_t group, int64_t span, int64_t row) const { return slot_begin_[group] + span * groups_[group].rows + row; }
 
 int64_t Program::spans_of(int64_t row) const { return ceil_div(step_.positions[row] + 1, kSpanKeys); }
 
@@ -274,8 +289,8 @@ Program::Reading Program::first_reading(int64_t chunk) const {
         return {group.first + group.rows - 1, kv_head, 0};
     }
     if (item == span_begin_.back()) return {-1, 0, 0};
-    const int64_t row = std::upper_bound(span_begin_.begin(), span_begin_.end(), item) - span_begin_.begin() - 1;
-    return {row, kv_head, item - span_begin_[static_cast<size_t>(row)]};
+    const size_t group = static_cast<size_t>(std::upper_bound(span_begin_.begin(), span_begin_.end(), item) - span_begin_.begin() - 1);
+    return {groups_[group].first + groups_[group].rows - 1, kv_head, item - span_begin_[group]};
 }
 
 // One span of a group of rows and a key-value head: maximum, sum and accumulator of each query head. The first `skipped` rows of the
@@ -307,9 +322,14 @@ void Program::run_attention(const AttentionStage& stage, int32_t chunk, int32_t 
     const Reading next = first_reading(chunk + 1);
     if (split_spans_) {
         const Reading at = first_reading(chunk);
-        scaled_queries(stage, {at.row, 1}, kv_head, own.q);
-        attend_span(stage, {at.row, 1}, 0, at, next, own);
-        save_partial(stage, item, kv_head, own);
+        const size_t index = static_cast<size_t>(row_group_[static_cast<size_t>(at.row)]);
+        const RowGroup group = groups_[index];
+        int64_t skipped = 0;
+        while (at.span >= spans_of(group.first + skipped)) ++skipped;
+        scaled_queries(stage, group, kv_head, own.q);
+        attend_span(stage, group, skipped, at, next, own);
+        for (int64_t r = skipped, h = r * heads; r < group.rows; ++r, h += heads)
+            save_partial(stage, group_slot(index, at.span, r), kv_head, own.span_max + h, own.span_sum + h, own.span_acc + h * dim);
         return;
     }
     const RowGroup group = groups_[static_cast<size_t>(item)];
@@ -333,13 +353,15 @@ void Program::start_merge(const Scratch& own, int64_t heads) const {
     std::fill_n(own.acc, heads * kv_.head_dim(), 0.0f);
 }
 
-void Program::save_partial(const AttentionStage& stage, int64_t span, int64_t kv_head, const Scratch& own) const {
+// Of one row: max, sum (heads of a key-value head,) and acc (heads, head_dim).
+void Program::save_partial(const AttentionStage& stage, int64_t slot, int64_t kv_head, const float* max, const float* sum,
+                           const float* acc) const {
     const int64_t heads = stage.heads / kv_.kv_heads(), dim = kv_.head_dim();
     for (int64_t h = 0; h < heads; ++h) {
-        float* saved = partial(span, kv_head * heads + h);
-        saved[0] = own.span_max[h];
-        saved[1] = own.span_sum[h];
-        std::copy(own.span_acc + h * dim, own.span_acc + (h + 1) * dim, saved + 2);
+        float* saved = partial(slot, kv_head * heads + h);
+        saved[0] = max[h];
+        saved[1] = sum[h];
+        std::copy(acc + h * dim, acc + (h + 1) * dim, saved + 2);
     }
 }
 
@@ -348,10 +370,11 @@ void Program::run_merge(const AttentionStage& stage, int32_t chunk, int32_t thre
     const Scratch& own = scratch_[static_cast<size_t>(thread)];
     const int64_t kv_heads = kv_.kv_heads(), kv_head = chunk % kv_heads, row = chunk / kv_heads;
     const int64_t heads = stage.heads / kv_heads, dim = kv_.head_dim();
+    const size_t group = static_cast<size_t>(row_group_[static_cast<size_t>(row)]);
     start_merge(own, heads);
-    for (int64_t span = span_begin_[static_cast<size_t>(row)]; span < span_begin_[static_cast<size_t>(row) + 1]; ++span)
+    for (int64_t span = 0; span < spans_of(row); ++span)
         for (int64_t h = 0; h < heads; ++h) {
-            const float* saved = partial(span, kv_head * heads + h);
+            const float* saved = partial(group_slot(group, span, row - groups_[group].first), kv_head * heads + h);
             kernels_.attention_merge(own.max + h, own.sum + h, own.acc + h * dim, saved, saved + 1, saved + 2, 1, dim);
         }
     finish_group(stage, row, kv_head, own.sum, own.acc);

@@ -129,6 +129,14 @@ def test_cuts_threads_blocks_and_instruction_sets_change_no_bit(
     assert logits.tobytes() == one_by_one[:length].tobytes()
 
 
+@pytest.mark.parametrize("isa", supported_isas())
+@pytest.mark.parametrize(("rows", "threads"), [(2, 2), (3, 2), (5, 3), (8, 2), (7, 4)])
+def test_groups_of_rows_that_share_split_spans_change_no_bit(one_by_one: NDArray[np.float32], isa: str, rows: int, threads: int) -> None:
+    """From position 240 on passes are short: groups of them split their spans, and some stand astride 256 and 512."""
+    logits = feed(make_program(isa, threads), TOKENS, [24] * 10 + [rows])
+    assert logits.tobytes() == one_by_one.tobytes()
+
+
 def test_neighbours_in_a_pass_change_no_bit(one_by_one: NDArray[np.float32]) -> None:
     program = make_program(threads=2)
     feed(program, TOKENS[:300], [24], table(0))
