@@ -41,10 +41,10 @@ def test_json_lines_do_as_well(tmp_path: Path) -> None:
     [
         ("id,score\n1,1\n2,1\n", "id,score\n1,1\n", "1 items have a score on one side alone, first '2'"),
         ("id,score\n1,1\n1,0\n", "id,score\n1,1\n", "item '1' comes twice"),
-        ("id,score\n1,good\n", "id,score\n1,1\n", "score must be a finite number, got 'good'"),
-        ("id,score\n1,nan\n", "id,score\n1,1\n", "score must be a finite number"),
-        ("id,points\n1,1\n", "id,score\n1,1\n", "id and score must be given"),
-        ("id,score\n", "id,score\n1,1\n", "holds no item"),
+        ("id,score\n1,good\n", "id,score\n1,1\n", "score must be a number, got 'good'"),
+        ("id,score\n1,nan\n", "id,score\n1,1\n", "score must be finite, got nan"),
+        ("id,points\n1,1\n", "id,score\n1,1\n", "there is no score under 'score'"),
+        ("id,score\n", "id,score\n1,1\n", "holds no results"),
     ],
 )
 def test_what_does_not_pair_or_is_no_score_is_refused(tmp_path: Path, base: str, other: str, message: str) -> None:

@@ -75,7 +75,7 @@ def summary_lines(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     memory = record.get("memory")
     words = "not measured on both sides"
     if memory is not None:
-        words = f"{memory['words']}: {size_words(memory['candidate_bytes'])} against {size_words(memory['baseline_bytes'])}"
+        words = f"{memory['words']}; largest peaks {size_words(memory['candidate_bytes'])} against {size_words(memory['baseline_bytes'])}"
     return [*lines, ("memory", words)]
 
 
@@ -112,7 +112,8 @@ def _time(record: Mapping[str, Any]) -> str:
     if whole is None:
         return "not measured on both sides"
     interval = "too few pairs for an interval" if whole["low"] is None else f"95 % interval {whole['low']:.2f} to {whole['high']:.2f}"
-    words = f"end to end {whole['speedup']:.2f}x ({interval}), worst {whole['worst']:.2f}x at {whole['worst_case']}"
+    cases = "1 case" if whole["cases"] == 1 else f"{whole['cases']} cases"
+    words = f"end to end {whole['speedup']:.2f}x over {cases} ({interval}), worst {whole['worst']:.2f}x at {whole['worst_case']}"
     amdahl = record.get("end_to_end_by_amdahl")
     if amdahl is not None:
         words += (
