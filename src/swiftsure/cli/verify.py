@@ -101,9 +101,10 @@ def verify(
     from swiftsure.verify.verify import verify as run_verify
 
     owed = read_contract(contract)
-    cases = _cases(owed, inputs, prompts, (baseline, candidate))
+    named = model if model is not None or not _engine(baseline, candidate) else options.DEFAULT_MODEL
+    cases = _cases(owed, inputs, prompts, (baseline, candidate), named, offline)
     common = SubjectOptions(
-        model=model if model is not None or not _engine(baseline, candidate) else options.DEFAULT_MODEL,
+        model=named,
         threads=threads,
         isa=isa,
         context=context,
@@ -138,12 +139,15 @@ def _engine(*specs: str) -> bool:
     return any(spec.startswith("mode:") for spec in specs)
 
 
-def _cases(contract: Contract, inputs: Path | None, prompts: Path | None, specs: tuple[str, str]) -> list[Case]:
-    from swiftsure.verify.cases import cases_in_folder, cases_of_prompts, cases_of_texts
+def _cases(
+    contract: Contract, inputs: Path | None, prompts: Path | None, specs: tuple[str, str], model: str | None, offline: bool
+) -> list[Case]:
+    from swiftsure.verify.cases import cases_in_folder, cases_of_prompts, cases_of_texts, token_counter
 
     found = cases_in_folder(inputs, contract.unit) if inputs is not None else []
     if prompts is not None:
-        found += cases_of_prompts(prompts, contract.unit)
+        counted = contract.unit == "tokens" and model is not None and _engine(*specs)
+        found += cases_of_prompts(prompts, contract.unit, token_counter(model, offline=offline) if counted and model is not None else None)
     if all(spec.startswith(("mode:", "file:")) for spec in specs):
         found += cases_of_texts(contract)
     if not found:

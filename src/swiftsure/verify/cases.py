@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,12 @@ def _row(folder: Path, row: Mapping[str | None, Any], where: str) -> Case:
     return Case(id=row["file"], path=path, size=size, cluster=row.get("cluster") or None)
 
 
-def cases_of_prompts(path: Path, unit: str, count_tokens: Any = None) -> list[Case]:
+def cases_of_prompts(path: Path, unit: str, count_tokens: Callable[[str], int] | None = None) -> list[Case]:
     """One case for each prompt. ``count_tokens``: of a text; sizes are unknown without it where the contract counts tokens."""
     return [_prompt_case(prompt, unit, count_tokens) for prompt in read_prompts(path)]
 
 
-def _prompt_case(prompt: Prompt, unit: str, count_tokens: Any) -> Case:
+def _prompt_case(prompt: Prompt, unit: str, count_tokens: Callable[[str], int] | None) -> Case:
     text = prompt.text if prompt.text is not None else "\n".join(message["content"] for message in prompt.messages or ())
     asked: dict[str, Any] = {"messages": [dict(message) for message in prompt.messages]} if prompt.messages else {"prompt": prompt.text}
     asked |= {name: getattr(prompt, name) for name in SAMPLING_FIELDS if getattr(prompt, name) is not None}
@@ -75,6 +75,16 @@ def _prompt_case(prompt: Prompt, unit: str, count_tokens: Any) -> Case:
     elif unit in ("bytes", "characters"):
         size = float(len(text.encode() if unit == "bytes" else text))
     return Case(id=prompt.name, size=size, cluster=prompt.kind if prompt.kind != "prompts" else None, request=asked)
+
+
+def token_counter(model: str, *, offline: bool) -> Callable[[str], int]:
+    """Counts a text's tokens as the model does, without its chat template. Raises as ``models.catalogue.resolve`` and ``open_model``."""
+    from swiftsure.models.catalogue import resolve
+    from swiftsure.models.model import open_model
+
+    with open_model(resolve(model, offline=offline)) as opened:
+        tokenizer = opened.tokenizer
+    return lambda text: len(tokenizer.encode(text, special=False))
 
 
 def cases_of_texts(contract: Contract) -> list[Case]:
