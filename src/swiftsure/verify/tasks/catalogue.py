@@ -16,7 +16,7 @@ TASKS: tuple[Task, ...] = (
     Task(name="arithmetic", about="sums and differences of one to three digits", method="text", build=sums),
     Task(name="copying", about="3 to 24 words repeated as they are", method="text", build=copies),
     Task(name="json", about="an order in a sentence, as JSON by a schema", method="text", build=records),
-    Task(name="needle", about="a number found in 50 to 900 words of another text", method="text", build=needles),
+    Task(name="needle", about="one of four numbers found in 50 to 800 words of another text", method="text", build=needles),
     Task(name="code", about="a short Python function, checked by running it in a sandbox", method="text", build=programs),
 )
 

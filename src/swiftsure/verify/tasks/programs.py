@@ -49,7 +49,7 @@ def programs() -> tuple[Completion, ...]:
 
 
 def _program(name: str, arguments: str, about: str, checks: tuple[str, ...]) -> Completion:
-    head = f'def {name}({arguments}):\n    """{about}"""\n'
+    head = f'def {name}({arguments}):\n    """{about}"""'  # without a line's end: tokenizers join it with the indent that follows
     prompt = f'def larger(a, b):\n    """Return the larger of two numbers."""\n    return a if a > b else b\n\n\n{head}'
     return Completion(
         id=f"code-{name}", cluster=f"code-{name}", prompt=prompt, max_tokens=MAX_TOKENS, stop=STOP, check=_checker(head, checks)

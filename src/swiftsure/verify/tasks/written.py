@@ -13,7 +13,7 @@ from swiftsure.verify.tasks.items import Completion
 from swiftsure.verify.tasks.prose import paragraphs
 
 LINE = ("\n",)
-NEEDLE_WORDS = (50, 150, 400, 900)
+NEEDLE_WORDS = (50, 150, 400, 800)
 SCHEMA = {"name": str, "item": str, "count": int, "price": int}
 _NAMES = ("Ana", "Bruno", "Chiara", "David", "Elif", "Farid", "Greta", "Hugo", "Ines", "Jonas", "Karin", "Luis", "Mina", "Nils")
 _ITEMS = ("lamps", "chairs", "books", "clocks", "mugs", "shelves", "carpets", "mirrors", "radios", "towels", "bells", "kettles")
@@ -63,18 +63,20 @@ def records() -> tuple[Completion, ...]:
 
 
 def needles() -> tuple[Completion, ...]:
-    """48 numbers hidden in texts of four lengths, each at several depths."""
+    """40 texts of four lengths with four people's numbers in them, at depths of their own; one of the numbers is asked for."""
     book = " ".join(paragraphs()).split()
     rng, found = random.Random(24), []
     for length in NEEDLE_WORDS:
-        for i in range(12):
-            start, number = rng.randrange(len(book) - length), rng.randrange(1000, 10_000)
-            name, depth = rng.choice(_NAMES), (i % 4 + 0.5) / 4
+        for i in range(10):
+            start = rng.randrange(len(book) - length)
             words = book[start : start + length]
-            at = int(length * depth)
-            text = " ".join([*words[:at], f"The secret number of {name} is {number}.", *words[at:]])
-            prompt = f"{text}\n\nQuestion: What is the secret number of {name}?\nAnswer: The secret number of {name} is"
-            found.append(_line(f"needle-{length:03}-{i:02}", prompt, 8, _starts(str(number))))
+            people = rng.sample(_NAMES, 4)
+            numbers = rng.sample(range(1000, 10_000), 4)
+            for name, number in zip(people, numbers, strict=True):
+                words.insert(rng.randrange(len(words)), f"{name} wrote down the number {number}.")
+            asked = i % 4
+            prompt = f"{' '.join(words)}\n\nQuestion: Which number did {people[asked]} write down?\nAnswer: The number is"
+            found.append(_line(f"needle-{length:03}-{i:02}", prompt, 8, _starts(str(numbers[asked]))))
     return tuple(found)
 
 
