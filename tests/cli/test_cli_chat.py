@@ -38,6 +38,10 @@ class Terminal:
             self.shown += os.read(self._parent, 65536).decode(errors="replace")
         self.shown = self.shown[match.end() :]
 
+    def shows_within(self, seconds: float) -> bool:
+        """Whether there is something new to read."""
+        return bool(select.select([self._parent], [], [], seconds)[0])
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -100,7 +104,10 @@ def test_ctrl_c_stops_the_answer_and_the_chat_goes_on_until_the_end_of_input(cha
 
 def test_ctrl_c_at_the_prompt_ends_the_chat(chat: Terminal) -> None:
     chat.wait_for("> ")
-    os.killpg(chat.process.pid, signal.SIGINT)
+    for last in (False, False, True):  # a signal between readline's prompt and its wait for keys stays pending in Python: press again
+        os.killpg(chat.process.pid, signal.SIGINT)
+        if chat.shows_within(10) or last:
+            break
     chat.wait_for(r"EXIT mode=default status=ok items=0/0")
     assert chat.process.wait(timeout=60) == 0
 
