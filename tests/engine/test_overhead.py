@@ -1,12 +1,13 @@
-"""What Swiftsure adds around the compiled core: time a step, time to load, memory."""
+"""What Swiftsure adds around the compiled core: calls a step, time to load, memory."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
-from time import perf_counter, process_time
+from time import perf_counter
 from types import MappingProxyType
 
 import numpy as np
@@ -16,8 +17,6 @@ from fakes import ALL_LEVERS, FakeTokenizer, describe, request
 import swiftsure
 from swiftsure.engine.compiled import free_sources
 from swiftsure.engine.engine import Engine
-
-STEP_LIMIT_S = 1e-4
 
 
 class InstantBackend:
@@ -55,9 +54,16 @@ class InstantSampler:
         return np.array(out, np.int32)
 
 
-@pytest.mark.parametrize("levers", [(), ALL_LEVERS], ids=["default", "exact"])
-@pytest.mark.parametrize("period", [40_000, 50], ids=["new text", "repetition"])
-def test_engine_spends_at_most_a_tenth_of_a_millisecond_a_step(levers, period):
+@pytest.mark.parametrize(
+    ("levers", "period", "most_calls"),
+    [((), 40_000, 140), ((), 50, 140), (ALL_LEVERS, 40_000, 205), (ALL_LEVERS, 50, 460)],
+    ids=["default, new text", "default, repetition", "exact, new text", "exact, repetition"],
+)
+def test_a_step_takes_few_calls(levers, period, most_calls):
+    """Calls of Python and C functions a step: a tenth of a millisecond in processor time, in a figure that no neighbour disturbs.
+
+    In the last case a step brings sixteen tokens.
+    """
     tokenizer = FakeTokenizer()
     tokenizer.pieces = [b"word "] * 49152
     engine = Engine(
@@ -71,14 +77,16 @@ def test_engine_spends_at_most_a_tenth_of_a_millisecond_a_step(levers, period):
         describe=describe,
     )
     engine.add(request(range(30), max_tokens=7000))
-    engine.step()
-    windows = []
-    for _ in range(8):
-        start = process_time()
-        for _ in range(50):
+    for _ in range(100):
+        engine.step()
+    calls, steps = Counter(), 50
+    sys.setprofile(lambda frame, event, argument: calls.update([event]))
+    try:
+        for _ in range(steps):
             engine.step()
-        windows.append((process_time() - start) / 50)
-    assert min(windows) <= STEP_LIMIT_S, "CPU time of the quietest of eight windows"
+    finally:
+        sys.setprofile(None)
+    assert (calls["call"] + calls["c_call"]) / steps <= most_calls
     assert not levers or period > 50 or engine.evidence.speculation.accepted > 0
 
 
