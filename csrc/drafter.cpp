@@ -153,7 +153,8 @@ int64_t Drafter::whole_match() const {
 int Drafter::rival(int64_t at, int match) const {
     const int32_t next = tokens_[static_cast<size_t>(at + 1)];
     int longest = 0;
-    for (int n = std::min({match, 2, max_ngram_}); n >= 1 && longest == 0; --n) {
+    const int held = static_cast<int>(std::min<int64_t>(at + 1, 2));  // a repetition may match further than the tokens reach back
+    for (int n = std::min({match, held, max_ngram_}); n >= 1 && longest == 0; --n) {
         const std::vector<uint32_t>& before = before_[static_cast<size_t>(n - 1)];
         uint32_t end = entry(at, n).end;
         for (int looked = 0; looked < kLooked[n - 1] && end != kNowhere && longest < match; ++looked, end = before[end]) {
