@@ -100,13 +100,19 @@ def serving() -> Iterator[LocalServer]:
                 self.wfile.write(data[start:] if cut is None else data[start : start + cut])
                 self.close_connection = cut is not None
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with answering(Handler) as state.url:
+        yield state
+
+
+@contextmanager
+def answering(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """Serves on a free port of this machine while the context lasts; yields the address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
-    state.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:
-        yield state
+        yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
         server.server_close()
