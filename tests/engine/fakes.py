@@ -215,7 +215,8 @@ def describe(row: NDArray[np.float32], token: int, count: int) -> TokenLogprob:
 
 
 def make_engine(backend: FakeBackend | None = None, *, levers: Collection[str] = (), context: int = 256) -> Engine:
-    return Engine(
+    """How long drafts become follows StepCost's prior alone, never the time that the fake took."""
+    engine = Engine(
         backend or FakeBackend(),
         FakeTokenizer(),
         context=context,
@@ -225,6 +226,8 @@ def make_engine(backend: FakeBackend | None = None, *, levers: Collection[str] =
         sources=(Lookup(FakeDrafter),),
         describe=describe,
     )
+    engine.drafting.policy.cost = StillCost()
+    return engine
 
 
 def make_llm(backend: FakeBackend | None = None, *, levers: Collection[str] = (), context: int = 256) -> LLM:

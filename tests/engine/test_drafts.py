@@ -10,6 +10,7 @@ import pytest
 
 import swiftsure
 from edited_gguf import edited
+from fakes import StillCost
 from swiftsure.engine.speculation import DraftPolicy, StepCost
 from swiftsure.errors import CapacityError, ModelFileError, NotActiveError, UsageError
 from swiftsure.models.cache import hash_file
@@ -190,7 +191,7 @@ def test_a_dear_draft_model_is_not_asked(files: dict[str, Path]) -> None:
     """No mercy from the clock: a draft model as large as the model costs a pass a token."""
     with swiftsure.load(files["target"], mode="exact", draft=files["target"]) as llm:
         policy = llm._engine.drafting.policy
-        policy.cost = StepCost({1: 0.001, 16: 0.0012})
+        policy.cost = StillCost({1: 0.001, 16: 0.0012})
         policy.time_source("model", 0.004)
         llm.generate([250, 3, 17], max_tokens=60, ignore_eos=True)
         assert llm.activation.lever_states[0].counts.get("model_drafted", 0) == 0

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fakes import ALL_LEVERS
+from fakes import ALL_LEVERS, StillCost
 
 from swiftsure import kernels
 from swiftsure.engine.compiled import describer, free_sources, sampler_factory
@@ -15,7 +15,6 @@ from swiftsure.engine.cpu import CPUBackend
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Request
 from swiftsure.engine.sampling import SamplingParams
-from swiftsure.engine.speculation import StepCost
 from tiny_models import TinyModel, random_spec
 
 SEEDS = range(60 if "--full" in sys.argv else 10)
@@ -89,7 +88,7 @@ def test_no_bit_of_exact_differs_from_default_on_the_portable_path(seed):
         kv_blocks=int(rng.integers(6, 18)),
         max_rows=int(rng.choice([5, 16, 256])),
         max_logit_rows=int(rng.choice([3, 8, 32])),
-        cost=StepCost({1: 1e-4, 32: 1e-4}) if seed % 2 else None,  # free rows: every draft is verified, right or wrong
+        cost=StillCost({1: 1e-4, 32: 1e-4}) if seed % 2 else None,  # free rows: every draft is verified, right or wrong
     )
     assert found == expected
     assert evidence.batching.shared_passes > 0

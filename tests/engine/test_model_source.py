@@ -6,7 +6,7 @@ from collections.abc import Sequence as SequenceOf
 
 import numpy as np
 import pytest
-from fakes import VOCAB, FakeBackend, FakeTokenizer, describe, request, run_all, token_by_token
+from fakes import VOCAB, FakeBackend, FakeTokenizer, StillCost, describe, request, run_all, token_by_token
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from swiftsure.engine.compiled import sampler_factory
 from swiftsure.engine.drafting.model import ModelSource
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Sequence
-from swiftsure.engine.speculation import DraftPolicy, StepCost
+from swiftsure.engine.speculation import DraftPolicy
 from swiftsure.engine.text import TextAssembler
 
 FREE = {1: 0.010, 16: 0.0101}
@@ -152,7 +152,7 @@ def test_a_draft_model_with_the_models_logits_is_always_right(monkeypatch: pytes
         sources=(ModelSource(Compiled(kv_blocks=64), context=200),),
         describe=describe,
     )
-    engine.drafting.policy.cost = StepCost(FREE)
+    engine.drafting.policy.cost = StillCost(FREE)
     requests = [request([i, 2, 3], max_tokens=60, temperature=temperature, seed=i, ignore_eos=True) for i in range(3)]
     done = run_all(engine, requests)
     counts = engine.evidence.of("speculation")
