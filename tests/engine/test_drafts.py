@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes import StillCost
 
 import swiftsure
 from edited_gguf import edited
-from fakes import StillCost
 from swiftsure.engine.speculation import DraftPolicy, StepCost
 from swiftsure.errors import CapacityError, ModelFileError, NotActiveError, UsageError
 from swiftsure.models.cache import hash_file
