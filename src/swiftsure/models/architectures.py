@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from swiftsure.errors import UnsupportedModelError
 from swiftsure.models import llama
 from swiftsure.models.config import ModelConfig
-from swiftsure.models.gguf import GGUFFile
+from swiftsure.models.model_file import ModelFile
 from swiftsure.models.schedule import Schedule
 
 
@@ -17,8 +17,8 @@ class Architecture:
     """``read_config`` checks metadata, ``unsupported_reasons`` checks tensors, ``write_schedule`` needs the config alone."""
 
     name: str
-    read_config: Callable[[GGUFFile], ModelConfig]
-    unsupported_reasons: Callable[[GGUFFile, ModelConfig], list[str]]
+    read_config: Callable[[ModelFile], ModelConfig]
+    unsupported_reasons: Callable[[ModelFile, ModelConfig], list[str]]
     write_schedule: Callable[[ModelConfig], Schedule]
 
 

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
 from swiftsure.models.files import ModelFiles
-from swiftsure.models.gguf import GGUFFile
 from swiftsure.models.gguf_writer import metadata_entry, write_gguf
+from swiftsure.models.model_file import ModelFile, open_model_file
 from swiftsure.models.quantize import QUANTIZED_TYPES, encoded_bytes, quantize_rows
 from swiftsure.models.schedule import Embed, Input, Matmul, Op, RMSNorm, Schedule, SelectRows, SiluMul
 from swiftsure.models.tensors import TensorInfo, TensorSource
@@ -60,7 +60,7 @@ class DraftHeadConfig:
 class DraftHead:
     """An open draft head: configuration, shortlist and tensors. Context manager; made by :func:`open_draft_head`."""
 
-    def __init__(self, files: ModelFiles, file: GGUFFile, config: DraftHeadConfig, shortlist: NDArray[np.int32]) -> None:
+    def __init__(self, files: ModelFiles, file: ModelFile, config: DraftHeadConfig, shortlist: NDArray[np.int32]) -> None:
         self.files = files
         self.config = config
         self.shortlist = shortlist  # (S,) token ids, ascending
@@ -119,13 +119,13 @@ class DraftHead:
         self.close()
 
 
-def is_draft_head(file: GGUFFile) -> bool:
+def is_draft_head(file: ModelFile) -> bool:
     return file.metadata.get("general.architecture") == NAME
 
 
 def open_draft_head(files: ModelFiles) -> DraftHead:
     """Raises ModelFileError for a damaged file and UnsupportedModelError for one of another kind; each message starts with the path."""
-    file = GGUFFile(files.path)
+    file = open_model_file(files.path)
     try:
         if files.stamp is not None and file.stamp != files.stamp:
             raise ModelFileError("the file changed after its SHA-256 was taken")
@@ -188,7 +188,7 @@ def write_draft_head(
 # --- reading -----------------------------------------------------------------------------------------------------------------------
 
 
-def _read_config(file: GGUFFile) -> DraftHeadConfig:
+def _read_config(file: ModelFile) -> DraftHeadConfig:
     meta = file.metadata
     config = DraftHeadConfig(
         target_sha256=meta.text(_PREFIX + "target_sha256").lower(),
@@ -226,7 +226,7 @@ def _shapes(config: DraftHeadConfig) -> dict[str, tuple[int, ...]]:
     return shapes | {"output_norm.weight": (hidden,)}
 
 
-def _check_tensors(file: GGUFFile, config: DraftHeadConfig) -> None:
+def _check_tensors(file: ModelFile, config: DraftHeadConfig) -> None:
     shapes = _shapes(config)
     for name in file.names():
         if name not in shapes and name != "shortlist":
@@ -240,7 +240,7 @@ def _check_tensors(file: GGUFFile, config: DraftHeadConfig) -> None:
             raise UnsupportedModelError(f"tensor '{name}' has type {info.type}; supported: {', '.join(types)}")
 
 
-def _read_shortlist(file: GGUFFile) -> NDArray[np.int32]:
+def _read_shortlist(file: ModelFile) -> NDArray[np.int32]:
     info = file.info("shortlist")
     if info.type != "I32" or len(info.shape) != 1 or not 1 <= info.shape[0] <= MAX_WIDTH:
         raise ModelFileError(
@@ -267,7 +267,7 @@ def _encoded(name: str, values: NDArray[np.float32], tensor_type: str) -> tuple[
 class _HeadTensors:
     """The tensors of a head's file, the big model's embedding, and the rows of its output head that the shortlist names."""
 
-    def __init__(self, file: GGUFFile, target: TensorSource, schedule: Schedule, shortlist: NDArray[np.int32]) -> None:
+    def __init__(self, file: ModelFile, target: TensorSource, schedule: Schedule, shortlist: NDArray[np.int32]) -> None:
         self._file = file
         self._target = target
         self._shortlist = shortlist

@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-FileStamp = tuple[int, int, int, int]
+FileStamp = tuple[int, ...]
 """Size, time of change of the content and of the entry (ns), and number of a file: what cannot stay the same when the bytes change. The
-entry's own time is set by the system alone, so a copy or a tool that puts the modification time back does not go unnoticed."""
+entry's own time is set by the system alone, so a copy or a tool that puts the modification time back does not go unnoticed.
+Of a folder: the stamps of its files, one after the other in the order of their names."""
 
 
 def file_stamp(status: os.stat_result) -> FileStamp:

@@ -78,11 +78,13 @@ class Metadata:
 
 
 class GGUFFile:
-    """An open GGUF file; a :class:`~swiftsure.models.tensors.TensorSource`. Context manager.
+    """An open GGUF file; a :class:`~swiftsure.models.model_file.ModelFile`. Context manager.
 
     The header is mapped while it is parsed; tensors are read, never mapped: a mapped file that somebody cuts short ends the process with a
     signal, a read ends with an error. Reads may come from several threads.
     """
+
+    permuted_rope = True
 
     def __init__(self, path: str | Path) -> None:
         """Parses the header. Raises ModelNotFoundError, ModelFileError or UnsupportedModelError; each message starts with the path."""
@@ -104,6 +106,10 @@ class GGUFFile:
         self.metadata = Metadata(header.metadata)
         self._spans = header.metadata_spans
         self._tensors = header.tensors
+
+    @property
+    def format(self) -> str:
+        return f"GGUF {self.version}"
 
     def names(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -11,7 +11,7 @@ import re
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.config import ModelConfig
-from swiftsure.models.gguf import GGUFFile
+from swiftsure.models.model_file import ModelFile
 from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
 
 NAME = "llama"
@@ -53,7 +53,7 @@ _NEUTRAL_KEYS: dict[str, tuple[object, ...]] = {
 }
 
 
-def read_config(file: GGUFFile) -> ModelConfig:
+def read_config(file: ModelFile) -> ModelConfig:
     """Raises ModelFileError for impossible values and UnsupportedModelError for features this family reader does not compute."""
     _refuse_unknown_keys(file)
     meta = file.metadata
@@ -83,13 +83,13 @@ def read_config(file: GGUFFile) -> ModelConfig:
         vocab_size=vocab_size,
         context_length=meta.integer(f"{NAME}.context_length"),
         rope_theta=meta.number(f"{NAME}.rope.freq_base", 10000.0),
-        rope_style="interleaved",  # GGUF's converter permutes this family's query and key rows to the paper's pairing
+        rope_style="interleaved" if file.permuted_rope else "halves",
         rms_eps=meta.number(f"{NAME}.attention.layer_norm_rms_epsilon"),
         tied_head=HEAD not in file,
     )
 
 
-def unsupported_reasons(file: GGUFFile, config: ModelConfig) -> list[str]:
+def unsupported_reasons(file: ModelFile, config: ModelConfig) -> list[str]:
     """Why this build cannot run a sound file; empty when it can. Raises ModelFileError when tensors are missing or of the wrong shape."""
     expected = _expected_shapes(config)
     reasons = []
@@ -195,7 +195,7 @@ def _expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _refuse_unknown_keys(file: GGUFFile) -> None:
+def _refuse_unknown_keys(file: ModelFile) -> None:
     for key in file.metadata:
         if not key.startswith(f"{NAME}.") or key in _READ_KEYS:
             continue

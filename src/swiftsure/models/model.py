@@ -13,7 +13,7 @@ from swiftsure.models.architectures import Architecture, architecture
 from swiftsure.models.chat_template import ChatTemplate, Message
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.files import ModelFiles
-from swiftsure.models.gguf import GGUFFile
+from swiftsure.models.model_file import ModelFile, open_model_file
 from swiftsure.models.schedule import Embed, Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 from swiftsure.models.tokenizer import Tokenizer
@@ -30,7 +30,7 @@ class Model:
     The tokenizer and the template are built when first asked for: `models info` and runs on token ids never pay for them.
     """
 
-    def __init__(self, files: ModelFiles, file: GGUFFile, arch: Architecture, config: ModelConfig) -> None:
+    def __init__(self, files: ModelFiles, file: ModelFile, arch: Architecture, config: ModelConfig) -> None:
         self.files = files
         self.config = config
         self._file = file
@@ -130,7 +130,7 @@ def open_model(files: ModelFiles) -> Model:
 
     Raises ModelFileError for a damaged file and UnsupportedModelError for a sound one of another kind; each message starts with the path.
     """
-    file = GGUFFile(files.path)
+    file = open_model_file(files.path)
     try:
         if files.stamp is not None and file.stamp != files.stamp:
             raise ModelFileError("the file changed after its SHA-256 was taken")
@@ -152,7 +152,7 @@ def describe(files: ModelFiles) -> dict[str, Any]:
 
     Raises ModelFileError for a damaged file.
     """
-    with GGUFFile(files.path) as file:
+    with open_model_file(files.path) as file:
         try:
             arch = _architecture_of(file)
             config = arch.read_config(file)
@@ -161,7 +161,7 @@ def describe(files: ModelFiles) -> dict[str, Any]:
             return _describe(files, file, None, [str(error)], None)
 
 
-def _architecture_of(file: GGUFFile) -> Architecture:
+def _architecture_of(file: ModelFile) -> Architecture:
     parts = file.metadata.integer("split.count", 1)
     if parts > 1:
         raise UnsupportedModelError(f"the file is one of {parts} parts of a model; only models in one file are supported")
@@ -181,7 +181,7 @@ def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
 
 
 def _describe(
-    files: ModelFiles, file: GGUFFile, config: ModelConfig | None, unsupported: list[str], schedule: Schedule | None
+    files: ModelFiles, file: ModelFile, config: ModelConfig | None, unsupported: list[str], schedule: Schedule | None
 ) -> dict[str, Any]:
     infos = [file.info(name) for name in file.names()]
     counts, sizes = Counter(info.type for info in infos), Counter[str]()
@@ -195,7 +195,7 @@ def _describe(
         "source": files.source,
         "version": files.version,
         "licence": files.licence or meta.text("general.license", "") or None,
-        "format": f"GGUF {file.version}",
+        "format": file.format,
         "file_bytes": file.size,
         "architecture": meta.text("general.architecture", "unknown"),
         "parameters": sum(info.elements for info in infos),

@@ -59,12 +59,12 @@ def open_draft(draft: str | Path | None, target: Model, *, offline: bool = False
     """
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.draft_head import is_draft_head
-    from swiftsure.models.gguf import GGUFFile
+    from swiftsure.models.model_file import open_model_file
 
     if draft is None or draft == NONE:
         return None
     files = resolve(draft, offline=offline, progress=progress)
-    with GGUFFile(files.path) as file:
+    with open_model_file(files.path) as file:
         is_head = is_draft_head(file)
     return _open_head(files, target) if is_head else _open_model(files, target)
 
