@@ -5,7 +5,7 @@
 
 namespace swiftsure {
 
-constexpr int64_t kGroup = 32;              // activations that share a scale; also the weight group of Q4_0, Q4_1 and Q8_0
+constexpr int64_t kGroup = 32;              // activations that share a scale; also the weight group of quantized types
 constexpr int64_t kGroupPayloadBytes = 64;  // 32 values of two bytes, in the order the instruction set's kernel wants them
 
 // So many rows also lie as tile rows, for instruction sets with tiles: 64 bytes per group, row and digit, in which the digits of an even
@@ -19,6 +19,7 @@ struct ActivationRow {
     float* scale;        // (groups,)   x ~ scale * q
     float* scaled_sum;   // (groups,)   scale * float(sum of q)
     int32_t* sum;        // (groups,)   sum of q
+    int32_t* half_sum;   // (groups,)   sum of its first 16
     uint8_t* tiles;      // its tile rows of the first group, high digits, then low ones; null when none are wanted
     float* tile_scales;  // its scale beside those of all rows, for each group followed by their scaled sums
     int64_t rows;        // in both
@@ -30,6 +31,7 @@ struct Activations {
     const float* scale;        // (rows, groups)
     const float* scaled_sum;   // (rows, groups)
     const int32_t* sum;        // (rows, groups)
+    const int32_t* half_sum;   // (rows, groups)
     const uint8_t* tiles;      // (groups, rows, 2, 64), or null
     const float* tile_scales;  // (groups, 2, rows) scales, scaled sums
     int64_t rows;
@@ -57,9 +59,11 @@ struct GridActivations {
 struct ActivationMemory {
     uint8_t* payload;
     float *scale, *scaled_sum;
-    int32_t* sum;
+    int32_t *sum, *half_sum;
     uint8_t* tiles;
 
+    // Bytes of scales and sums a group of a row.
+    static constexpr int64_t kNumberBytes = 4 * sizeof(float);
     // Bytes of tiles for rows of so many groups; their scales lie behind them.
     static constexpr int64_t tile_bytes(int64_t groups) {
         return groups * kMaxPairedRows * 2 * (kTileRowBytes + static_cast<int64_t>(sizeof(float)));
@@ -73,6 +77,7 @@ struct ActivationMemory {
                 scale + at,
                 scaled_sum + at,
                 sum + at,
+                half_sum + at,
                 paired ? tiles + (group * rows + row) * 2 * kTileRowBytes : nullptr,
                 paired ? tile_scales(rows, groups) + group * 2 * rows + row : nullptr,
                 rows,
@@ -80,7 +85,8 @@ struct ActivationMemory {
     }
     Activations all(int64_t rows, int64_t groups) const {
         const bool paired = is_paired(rows, groups);
-        return {payload, scale, scaled_sum, sum, paired ? tiles : nullptr, paired ? tile_scales(rows, groups) : nullptr, rows, groups};
+        return {payload, scale, scaled_sum, sum, half_sum, paired ? tiles : nullptr, paired ? tile_scales(rows, groups) : nullptr,
+                rows,    groups};
     }
 
   private:

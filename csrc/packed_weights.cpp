@@ -34,6 +34,16 @@ const char* type_name(TensorType type) {
             return "Q4_0";
         case TensorType::Q4_1:
             return "Q4_1";
+        case TensorType::Q5_0:
+            return "Q5_0";
+        case TensorType::Q5_1:
+            return "Q5_1";
+        case TensorType::Q4_K:
+            return "Q4_K";
+        case TensorType::Q5_K:
+            return "Q5_K";
+        case TensorType::Q6_K:
+            return "Q6_K";
         case TensorType::R8:
             return "R8";
         case TensorType::R4:
@@ -69,11 +79,10 @@ std::vector<std::pair<uint8_t*, size_t>> WeightArena::spans() const {
 PackedWeights::PackedWeights(TensorType type, int64_t n, int64_t k, std::shared_ptr<WeightArena> shared) : arena(std::move(shared)) {
     const int64_t bytes = packed_bytes(type, n, k);
     if (bytes == 0) {
-        const char* rule = is_quantized(type)  ? "n at least 1, k a positive multiple of 32"
-                           : is_row_grid(type) ? "n at least 1, k from 1 to 65536"
-                                               : "n and k at least 1";
-        throw std::invalid_argument("a packed matrix needs " + std::string(rule) + " and less than 2^63 bytes, got " +
-                                    shape_text(type, n, k));
+        const std::string rule = is_quantized(type)  ? "n at least 1, k a positive multiple of " + std::to_string(block_columns(type))
+                                 : is_row_grid(type) ? "n at least 1, k from 1 to 65536"
+                                                     : "n and k at least 1";
+        throw std::invalid_argument("a packed matrix needs " + rule + " and less than 2^63 bytes, got " + shape_text(type, n, k));
     }
     if (!arena) arena = std::make_shared<WeightArena>(0);
     data = arena->allocate(bytes);

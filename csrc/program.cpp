@@ -317,10 +317,11 @@ void Program::seal() {
     if (!selected_) refuse("the program has no select_rows, so no rows of logits to hand back");
     make_scratch();
     const int64_t groups = activation_groups_, tile_bytes = ActivationMemory::tile_bytes(row_groups_);
-    activation_memory_ = Pages(static_cast<size_t>(tile_bytes + groups * (kGroupPayloadBytes + 3 * static_cast<int64_t>(sizeof(float)))));
+    activation_memory_ = Pages(static_cast<size_t>(tile_bytes + groups * (kGroupPayloadBytes + ActivationMemory::kNumberBytes)));
     uint8_t *tiles = activation_memory_.data(), *payload = tiles + tile_bytes;
     float* scale = reinterpret_cast<float*>(payload + groups * kGroupPayloadBytes);
-    activations_ = {payload, scale, scale + groups, reinterpret_cast<int32_t*>(scale + 2 * groups), tiles};
+    int32_t* sum = reinterpret_cast<int32_t*>(scale + 2 * groups);
+    activations_ = {payload, scale, scale + groups, sum, sum + groups, tiles};
     digit_memory_ = Pages(static_cast<size_t>(2 * digit_columns_ + 3 * digit_rows_ * static_cast<int64_t>(sizeof(float))));
     digits_ = reinterpret_cast<int8_t*>(digit_memory_.data());
     digit_scale_ = reinterpret_cast<float*>(digits_ + 2 * digit_columns_);

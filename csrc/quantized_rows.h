@@ -16,11 +16,12 @@ class QuantizedRows {
         : rows_(rows),
           groups_(k / kGroup),
           payload_(bytes(kGroupPayloadBytes)),
-          numbers_(bytes(3 * sizeof(float))),
+          numbers_(bytes(ActivationMemory::kNumberBytes)),
           tiles_(static_cast<size_t>(ActivationMemory::tile_bytes(groups_))) {
         const int64_t count = rows_ * groups_;
         float* scale = reinterpret_cast<float*>(numbers_.data());
-        memory_ = {payload_.data(), scale, scale + count, reinterpret_cast<int32_t*>(scale + 2 * count), tiles_.data()};
+        int32_t* sum = reinterpret_cast<int32_t*>(scale + 2 * count);
+        memory_ = {payload_.data(), scale, scale + count, sum, sum + count, tiles_.data()};
     }
     // x: (rows, k).
     QuantizedRows(const KernelTable& table, const float* x, int64_t rows, int64_t k) : QuantizedRows(rows, k) {

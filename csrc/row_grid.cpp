@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "activations.h"
+#include "file_blocks.h"
 
 namespace swiftsure {
 namespace {
@@ -55,16 +56,36 @@ void find_range(Levels& levels) {
     levels.highest = *std::max_element(levels.q, levels.q + kGroup);
 }
 
-// The levels of a block of a Q4_0 or Q4_1 file.
-void read_levels(TensorType type, const uint8_t* block, Levels& levels) {
-    const bool has_minimum = type == TensorType::Q4_1;
-    levels.d = half_at(block);
-    levels.m = has_minimum ? half_at(block + 2) : -8.0f * levels.d;
-    const uint8_t* nibbles = block + (has_minimum ? 4 : 2);
-    for (int64_t c = 0; c < kGroup / 2; ++c) {
-        levels.q[c] = nibbles[c] & 15;
-        levels.q[kGroup / 2 + c] = nibbles[c] >> 4;
+// A group of 32 columns of a row of any block type: integers as they are stored and what they stand for, scale[half] * q + minimum.
+struct FileGroup {
+    uint8_t q[kGroup];
+    float scale[2], minimum;
+};
+
+FileGroup read_group(TensorType type, const uint8_t* row, int64_t index) {
+    const GroupFormat format = group_format(type);
+    const int64_t groups = block_columns(type) / kGroup, within = index % groups;
+    const uint8_t* block = row + index / groups * file_block_bytes(type);
+    FileGroup group;
+    read_integers(type, block, within, group.q);
+    const float d = half_at(block + file_scale_offset(type)), minimum = format.minimum ? half_at(block + 2) : 0.0f;
+    if (format.super_block) {
+        const GroupFactors factors = read_factors(type, block, within);
+        for (int64_t half = 0; half < 2; ++half) group.scale[half] = d * static_cast<float>(factors.scale[half]);
+        group.minimum = -minimum * static_cast<float>(factors.minimum);
+    } else {
+        group.scale[0] = group.scale[1] = d;
+        group.minimum = minimum;
     }
+    return group;
+}
+
+// The levels of a group of a type of four bits.
+void read_levels(TensorType type, const uint8_t* row, int64_t index, Levels& levels) {
+    const FileGroup group = read_group(type, row, index);
+    levels.d = group.scale[0];
+    levels.m = group_format(type).minimum ? group.minimum : static_cast<float>(-group_format(type).offset) * levels.d;
+    std::memcpy(levels.q, group.q, sizeof levels.q);
     if (levels.d < 0.0f) {  // the same levels, counted from the other end
         levels.m += 15.0f * levels.d;
         levels.d = -levels.d;
@@ -74,16 +95,17 @@ void read_levels(TensorType type, const uint8_t* block, Levels& levels) {
 }
 
 void read_values(TensorType type, const uint8_t* row, int64_t k, float* out) {
-    const int64_t size = source_bytes(type, 1, is_quantized(type) ? kGroup : 1);
-    for (int64_t c = 0; c < k && !is_quantized(type); ++c) out[c] = float_at(type, row + c * size);
-    for (int64_t c = 0; c < k && is_quantized(type); c += kGroup, row += size) {
-        if (type == TensorType::Q8_0) {
-            const float d = half_at(row);
-            for (int64_t i = 0; i < kGroup; ++i) out[c + i] = d * static_cast<float>(static_cast<int8_t>(row[2 + i]));
-        } else {
-            Levels levels;
-            read_levels(type, row, levels);
-            for (int64_t i = 0; i < kGroup; ++i) out[c + i] = levels.d * static_cast<float>(levels.q[i]) + levels.m;
+    if (!is_quantized(type)) {
+        const int64_t size = source_bytes(type, 1, 1);
+        for (int64_t c = 0; c < k; ++c) out[c] = float_at(type, row + c * size);
+        return;
+    }
+    const int32_t offset = group_format(type).offset;
+    for (int64_t g = 0; g < k / kGroup; ++g) {
+        const FileGroup group = read_group(type, row, g);
+        for (int64_t i = 0; i < kGroup; ++i) {
+            const int32_t q = type == TensorType::Q8_0 ? static_cast<int8_t>(group.q[i]) : group.q[i] - offset;
+            out[g * kGroup + i] = group.scale[i / 16] * static_cast<float>(q) + group.minimum;
         }
     }
 }
@@ -249,15 +271,14 @@ void level_values(std::vector<float>& values, std::vector<Levels>& groups) {
 
 void pack_grid_rows(TensorType type, TensorType source_type, const uint8_t* source, int64_t rows, int64_t k, int64_t first_row,
                     uint8_t* data) {
-    const bool has_levels = source_type == TensorType::Q4_0 || source_type == TensorType::Q4_1;
+    const bool has_levels = group_format(source_type).bits == 4;
     const int64_t row_bytes = source_bytes(source_type, 1, k), groups = (k + kGroup - 1) / kGroup;
     std::vector<float> values(static_cast<size_t>(k));
     std::vector<Levels> levels(static_cast<size_t>(groups));
     for (int64_t row = 0; row < rows; ++row, source += row_bytes) {
         const Place place = place_of(type, first_row + row, k, data);
         if (type == TensorType::R4 && has_levels) {
-            for (int64_t g = 0; g < groups; ++g)
-                read_levels(source_type, source + g * (row_bytes / groups), levels[static_cast<size_t>(g)]);
+            for (int64_t g = 0; g < groups; ++g) read_levels(source_type, source, g, levels[static_cast<size_t>(g)]);
             pack_4_bit(levels, place);
             continue;
         }

@@ -8,11 +8,13 @@ import gguf
 import numpy as np
 import pytest
 
+from super_blocks import SUPER_TYPES, quantize
 from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
+from swiftsure.kernels import reference as ref
 from swiftsure.models.files import ModelFiles
 from swiftsure.models.model import open_model
-from tiny_models import MATRIX_TYPES, TinyModel, TinySpec, byte_level_vocabulary, random_spec
+from tiny_models import MATRIX_TYPES, TinyModel, TinySpec, byte_level_vocabulary, random_spec, spec_of_type
 
 
 def test_a_seed_fixes_every_byte() -> None:
@@ -23,7 +25,8 @@ def test_a_seed_fixes_every_byte() -> None:
 
 @pytest.mark.parametrize("tensor_type", MATRIX_TYPES)
 def test_the_written_file_holds_the_tensors_of_the_model(tmp_path: Path, tensor_type: str) -> None:
-    model = TinyModel(TinySpec(type=tensor_type, tied=False, vocab=96))
+    model = TinyModel(spec_of_type(tensor_type, tied=False, vocab=96))
+    assert {tensor.type for tensor in model.tensors.values()} == {tensor_type, "F32"}
     reader = gguf.GGUFReader(model.write_gguf(tmp_path / "tiny.gguf"))
     found = {tensor.name: tensor for tensor in reader.tensors}
     assert found.keys() == model.tensors.keys()
@@ -31,6 +34,14 @@ def test_the_written_file_holds_the_tensors_of_the_model(tmp_path: Path, tensor_
         assert found[name].tensor_type.name == tensor.type
         assert tuple(reversed(found[name].shape.tolist())) == tensor.shape
         assert np.array_equal(np.asarray(found[name].data).view(np.uint8).reshape(-1), tensor.data)
+
+
+@pytest.mark.parametrize("tensor_type", SUPER_TYPES)
+def test_super_blocks_are_what_the_gguf_package_reads_them_as_and_near_to_the_values(tensor_type: str) -> None:
+    values = np.random.default_rng(1).standard_t(5, (20, 512))
+    raw = quantize(values, tensor_type)
+    read = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[tensor_type]).reshape(values.shape)
+    assert ref.relative_l2(read, values) < {"Q4_K": 0.12, "Q5_K": 0.06, "Q6_K": 0.03}[tensor_type]
 
 
 @pytest.mark.parametrize("vocab", [96, 200, 259, 300])

@@ -17,6 +17,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+import super_blocks
 from swiftsure.kernels import reference as ref
 from swiftsure.models.schedule import (
     Attention,
@@ -34,7 +35,9 @@ from swiftsure.models.schedule import (
 from swiftsure.models.tensors import TensorInfo
 
 ROLES = ("embed", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "head")
-MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
+MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", *super_blocks.SUPER_TYPES)
+# What files have instead where rows are not whole super-blocks.
+NARROW_TYPES = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -44,7 +47,10 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TinySpec:
-    """What a tiny model looks like. ``types`` names a tensor type per role (see ``ROLES``); ``type`` serves the others."""
+    """What a tiny model looks like. ``types`` names a tensor type per role (see ``ROLES``); ``type`` serves the others.
+
+    A type of super-blocks falls back to a narrow one (``NARROW_TYPES``) where rows are not a multiple of 256 columns.
+    """
 
     seed: int = 0
     layers: int = 2
@@ -120,8 +126,10 @@ class TinyModel:
             # Keeps activations near one in size; heavy tails so that group scales differ.
             gain = {"embed": 1.0, "head": 2.0, "attn_q": 2.5, "attn_k": 2.5}.get(role, 1.0)
             values, tensor_type = rng.standard_t(5, shape), self.spec.type_of(role)
+            if shape[1] % super_blocks.COLUMNS:
+                tensor_type = NARROW_TYPES.get(tensor_type, tensor_type)
             values *= gain / (1.0 if role == "embed" else np.sqrt(shape[1]))
-        self.tensors[name] = TinyTensor(name, tensor_type, shape, _encode(values, tensor_type))
+        self.tensors[name] = TinyTensor(name, tensor_type, shape, encode(values, tensor_type))
 
     def source(self) -> MemoryTensors:
         return MemoryTensors(self.tensors.values())
@@ -312,7 +320,10 @@ def _layer_ops(spec: TinySpec, layer: int, q_width: int, kv_width: int) -> list[
     ]
 
 
-def _encode(values: NDArray[np.float64], tensor_type: str) -> NDArray[np.uint8]:
+def encode(values: NDArray[np.float64], tensor_type: str) -> NDArray[np.uint8]:
+    """A tensor's bytes (nbytes,), by plain rounding."""
+    if tensor_type in super_blocks.SUPER_TYPES:
+        return super_blocks.quantize(values, tensor_type).reshape(-1)
     encoded = gguf.quantize(values.astype(np.float32), gguf.GGMLQuantizationType[tensor_type])
     return np.ascontiguousarray(encoded).view(np.uint8).reshape(-1)
 
@@ -381,6 +392,12 @@ def _byte_characters() -> dict[int, str]:
 _BYTE_CHARACTERS = _byte_characters()
 
 
+def spec_of_type(tensor_type: str, **changes: Any) -> TinySpec:
+    """A specification all of whose matrices have ``tensor_type``: rows are wide enough for it."""
+    wide = {"hidden": 256, "intermediate": 256, "head_dim": 64} if tensor_type in super_blocks.SUPER_TYPES else {}
+    return TinySpec(type=tensor_type, **{**wide, **changes})
+
+
 def random_spec(seed: int) -> TinySpec:
     """A specification drawn from a seed: shapes, tensor types (uniform or mixed), head and rope style all vary."""
     rng = np.random.default_rng(1000 + seed)
@@ -389,18 +406,20 @@ def random_spec(seed: int) -> TinySpec:
     heads = kv_heads * int(rng.choice([1, 2, 3]))
     if heads * head_dim % 32:
         heads *= 2
+    kind = MATRIX_TYPES[seed % len(MATRIX_TYPES)]
     types = {role: str(rng.choice(MATRIX_TYPES)) for role in ROLES} if rng.random() < 0.6 else {}
+    wide = kind in super_blocks.SUPER_TYPES or (len(types) > 0 and rng.random() < 0.3)  # else such types fall back
     return TinySpec(
         seed=seed,
         layers=int(rng.integers(1, 4)),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
-        hidden=int(rng.choice([64, 96, 128])),
-        intermediate=int(rng.choice([64, 96, 160])),
+        hidden=256 if wide else int(rng.choice([64, 96, 128])),
+        intermediate=256 if wide else int(rng.choice([64, 96, 160])),
         vocab=int(rng.integers(96, 301)),
         context=640,
-        type=MATRIX_TYPES[seed % len(MATRIX_TYPES)],
+        type=kind,
         types=types,
         tied=bool(rng.random() < 0.5),
         rope_theta=float(rng.choice([10000.0, 100000.0, 500.0])),

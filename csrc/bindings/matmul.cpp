@@ -33,8 +33,9 @@ using Bytes = InArray<uint8_t, 1>;
 using Matrix = InArray<float, 2>;
 using OutMatrix = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
-constexpr TensorType kTypes[] = {TensorType::F32,  TensorType::F16,  TensorType::BF16, TensorType::Q8_0,
-                                 TensorType::Q4_0, TensorType::Q4_1, TensorType::R8,   TensorType::R4};
+constexpr TensorType kTypes[] = {TensorType::F32,  TensorType::F16,  TensorType::BF16, TensorType::Q8_0, TensorType::Q4_0,
+                                 TensorType::Q4_1, TensorType::Q5_0, TensorType::Q5_1, TensorType::Q4_K, TensorType::Q5_K,
+                                 TensorType::Q6_K, TensorType::R8,   TensorType::R4};
 
 TensorType parse_type(const std::string& name) {
     std::string known;

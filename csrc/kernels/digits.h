@@ -2,7 +2,9 @@
 //
 //   store_payload(payload, first, last)   32 quantized activations (|q| <= 32639) to the 64 bytes that the dot products below read
 //   load_payload(payload, q)              the way back, in natural order
-//   dot_nibbles<rows>(w, payload, stride, start, sum)   sum[r] = start[r] + sum over c of q[r][c] * nibble[n][c]
+//   dot_integers<bits, halves, rows>(w, payload, stride, start, sum)   sum[r] = start[r] + sum over c of q[r][c] * integer[n][c], integers
+//   of
+//                                         4, 5 or 6 bits in [0, 2^bits), c in columns 0..15 (kFirstHalf), 16..31 (kLastHalf) or all
 //   dot_int8<rows>(w, payload, stride, q_sum, stride, sum)   sum[r] = sum over c of q[r][c] * int8[n][c]
 //
 // Layout of w: packed_matrix.h. Everything fits int32: 32 * 32639 * 255 < 2^28.
@@ -11,6 +13,12 @@
 #include "activations.h"
 #include "packed_matrix.h"
 #include "simd/vec16.h"
+
+namespace swiftsure::SWIFTSURE_ISA {
+
+constexpr int kFirstHalf = 1, kLastHalf = 2, kBothHalves = 3;  // columns of a group
+
+}  // namespace swiftsure::SWIFTSURE_ISA
 
 #if defined(__AVX512VNNI__)
 #include "kernels/digits_vnni.h"

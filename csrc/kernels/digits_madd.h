@@ -14,6 +14,7 @@ struct words {
 };  // 32 of 16 bits
 inline words load_words(const uint8_t* p) { return {_mm512_loadu_si512(p)}; }
 inline words mask_words(words w, int16_t mask) { return {_mm512_and_si512(w.v, _mm512_set1_epi16(mask))}; }
+inline words or_words(words a, words b) { return {_mm512_or_si512(a.v, b.v)}; }
 template <int n>
 inline words shift_right_words(words w) {
     return {_mm512_srli_epi16(w.v, n)};
@@ -42,6 +43,7 @@ inline words mask_words(words w, int16_t mask) {
     const __m256i m = _mm256_set1_epi16(mask);
     return {_mm256_and_si256(w.lo, m), _mm256_and_si256(w.hi, m)};
 }
+inline words or_words(words a, words b) { return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)}; }
 template <int n>
 inline words shift_right_words(words w) {
     return {_mm256_srli_epi16(w.lo, n), _mm256_srli_epi16(w.hi, n)};
@@ -79,22 +81,54 @@ inline int32_t load_pair(const uint8_t* p) {
     return pair;
 }
 
-template <int rows>
-inline void dot_nibbles(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
+// The integers of a group vector by vector: bytes of four neighbouring columns of 16 rows, from columns 0..15 and from columns 16..31.
+template <int bits>
+struct IntegerVectors {
+    const uint8_t* w;
+    words head_plane{}, tail_plane{};  // the bits above the nibbles, shifted to their places for the vector that is next
+
+    // Vectors are taken in order, j = 0, 1, 2, 3.
+    inline void next(int j, words& head, words& tail) {
+        constexpr int extra = bits - 4, vectors = extra == 0 ? 4 : 4 / extra;  // vectors a plane serves
+        constexpr int16_t nibbles = 0x0F0F, above = ((1 << bits) - 16) * 0x0101;
+        const words bytes = load_words(w + 64 * j);
+        head = mask_words(bytes, nibbles);
+        tail = mask_words(shift_right_words<4>(bytes), nibbles);
+        if constexpr (extra > 0) {
+            if (j % vectors == 0) {
+                tail_plane = load_words(w + kNibbleBytes + kPlaneBytes * (j / vectors));
+                head_plane = shift_left_words<4>(tail_plane);
+            }
+            head = or_words(head, mask_words(head_plane, above));
+            tail = or_words(tail, mask_words(tail_plane, above));
+            head_plane = shift_right_words<extra>(head_plane);
+            tail_plane = shift_right_words<extra>(tail_plane);
+        }
+    }
+};
+
+template <int bits, int halves, int rows>
+inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
     SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) sum[r] = start[r];
+    IntegerVectors<bits> vectors{w};
     SWIFTSURE_UNROLL
     for (int j = 0; j < 4; ++j) {
-        const words bytes = load_words(w + 64 * j);
-        const words head_even = mask_words(bytes, 15), tail_even = mask_words(shift_right_words<4>(bytes), 15);
-        const words head_odd = mask_words(shift_right_words<8>(bytes), 15), tail_odd = shift_right_words<12>(bytes);
+        words head, tail;
+        vectors.next(j, head, tail);
+        const words head_even = mask_words(head, 255), tail_even = mask_words(tail, 255);
+        const words head_odd = shift_right_words<8>(head), tail_odd = shift_right_words<8>(tail);
         SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             const uint8_t* q = payload + r * stride + 8 * j;
-            sum[r] = add_products(sum[r], head_even, load_pair(q));
-            sum[r] = add_products(sum[r], head_odd, load_pair(q + 4));
-            sum[r] = add_products(sum[r], tail_even, load_pair(q + 32));
-            sum[r] = add_products(sum[r], tail_odd, load_pair(q + 36));
+            if constexpr ((halves & kFirstHalf) != 0) {
+                sum[r] = add_products(sum[r], head_even, load_pair(q));
+                sum[r] = add_products(sum[r], head_odd, load_pair(q + 4));
+            }
+            if constexpr ((halves & kLastHalf) != 0) {
+                sum[r] = add_products(sum[r], tail_even, load_pair(q + 32));
+                sum[r] = add_products(sum[r], tail_odd, load_pair(q + 36));
+            }
         }
     }
 }

@@ -27,27 +27,54 @@ inline __m512i broadcast_quad(const uint8_t* p) {
     return _mm512_set1_epi32(quad);
 }
 
-template <int rows>
-inline void dot_nibbles(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
-    const __m512i mask = _mm512_set1_epi8(15);
+// The integers of a group vector by vector: four neighbouring columns of 16 rows, from columns 0..15 and from columns 16..31.
+template <int bits>
+struct IntegerVectors {
+    const uint8_t* w;
+    __m512i head_plane{}, tail_plane{};  // the bits above the nibbles, shifted to their places for the vector that is next
+
+    // Vectors are taken in order, j = 0, 1, 2, 3.
+    inline void next(int j, __m512i& head, __m512i& tail) {
+        constexpr int extra = bits - 4, vectors = extra == 0 ? 4 : 4 / extra;  // vectors a plane serves
+        const __m512i mask = _mm512_set1_epi8(15), bytes = _mm512_loadu_si512(w + 64 * j);
+        head = _mm512_and_si512(bytes, mask);
+        tail = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
+        if constexpr (extra > 0) {
+            constexpr int a_or_b_and_c = 0xF8;
+            const __m512i above = _mm512_set1_epi8((1 << bits) - 16);
+            if (j % vectors == 0) {
+                tail_plane = _mm512_loadu_si512(w + kNibbleBytes + kPlaneBytes * (j / vectors));
+                head_plane = _mm512_slli_epi16(tail_plane, 4);
+            }
+            head = _mm512_ternarylogic_epi32(head, head_plane, above, a_or_b_and_c);
+            tail = _mm512_ternarylogic_epi32(tail, tail_plane, above, a_or_b_and_c);
+            head_plane = _mm512_srli_epi16(head_plane, extra);
+            tail_plane = _mm512_srli_epi16(tail_plane, extra);
+        }
+    }
+};
+
+template <int bits, int halves, int rows>
+inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
     __m512i high[rows], low[rows];
     SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) {
         high[r] = _mm512_setzero_si512();
         low[r] = start[r].v;
     }
+    IntegerVectors<bits> vectors{w};
     SWIFTSURE_UNROLL
     for (int j = 0; j < 4; ++j) {
-        const __m512i bytes = _mm512_loadu_si512(w + 64 * j);
-        const __m512i head = _mm512_and_si512(bytes, mask), tail = _mm512_and_si512(_mm512_srli_epi16(bytes, 4), mask);
+        __m512i head, tail;
+        vectors.next(j, head, tail);
         SWIFTSURE_UNROLL
-        for (int r = 0; r < rows; ++r) {
+        for (int r = 0; r < rows && (halves & kFirstHalf) != 0; ++r) {
             const uint8_t* digits = payload + r * stride + 4 * j;
             high[r] = _mm512_dpbusd_epi32(high[r], head, broadcast_quad(digits));
             low[r] = _mm512_dpbusd_epi32(low[r], head, broadcast_quad(digits + 32));
         }
         SWIFTSURE_UNROLL
-        for (int r = 0; r < rows; ++r) {
+        for (int r = 0; r < rows && (halves & kLastHalf) != 0; ++r) {
             const uint8_t* digits = payload + r * stride + 4 * j;
             high[r] = _mm512_dpbusd_epi32(high[r], tail, broadcast_quad(digits + 16));
             low[r] = _mm512_dpbusd_epi32(low[r], tail, broadcast_quad(digits + 48));

@@ -1,11 +1,12 @@
 // Quantized weights times quantized activations: exact integer sums per group of 32, then float scales in one fixed order.
 //
 // Per output element and group, ascending, from +0 (numerics cpu1):
-//   acc = fma(minimum, scaled_sum, acc)                                  Q4_1 only
-//   acc = fma(float(sum of q * w), scale of weights * scale of x, acc)
+//   acc = fma(minimum, scaled_sum, acc)                                  types with minima only
+//   acc = fma(float(sum of q * w), scale of weights * scale of x, acc)   Q6_K: for columns 0..15, then for columns 16..31
 // Lanes are output rows, so neither the number of rows of activations nor the range of strips changes an element.
 #include "kernels/digits.h"
 #include "kernels/families.h"
+#include "kernels/group_scales.h"
 #include "kernels/strip_out.h"
 #include "simd/unroll.h"
 #if defined(__AMX_INT8__)
@@ -18,19 +19,37 @@ namespace {
 
 constexpr int64_t kMaxRows = 8;  // rows of activations that share one unpacking of the weights
 
-inline const uint16_t* half_floats(const uint8_t* p) { return reinterpret_cast<const uint16_t*>(p); }
-
 // sum[r] of one group of one strip.
 template <TensorType type, int rows>
-inline void dot_group(const uint8_t* block, const uint8_t* payload, int64_t stride, const int32_t* q_sum, int64_t groups, i32x16* sum) {
+inline void dot_group(const uint8_t* group, const uint8_t* payload, int64_t stride, const int32_t* q_sum, int64_t groups, i32x16* sum) {
+    constexpr GroupFormat format = group_format(type);
     if constexpr (type == TensorType::Q8_0) {
-        dot_int8<rows>(block, payload, stride, q_sum, groups, sum);
+        dot_int8<rows>(group, payload, stride, q_sum, groups, sum);
     } else {
         i32x16 start[rows];
         SWIFTSURE_UNROLL
-        for (int r = 0; r < rows; ++r) start[r] = splat_i32(type == TensorType::Q4_0 ? -8 * q_sum[r * groups] : 0);  // Q4_0: w = nibble - 8
-        dot_nibbles<rows>(block, payload, stride, start, sum);
+        for (int r = 0; r < rows; ++r) start[r] = splat_i32(-format.offset * q_sum[r * groups]);
+        dot_integers<format.bits, kBothHalves, rows>(group, payload, stride, start, sum);
     }
+}
+
+// sum[r] of columns 0..15 or 16..31 of a group.
+template <TensorType type, int half, int rows>
+inline void dot_half(const uint8_t* group, const Activations& x, int64_t at, i32x16* sum) {
+    constexpr GroupFormat format = group_format(type);
+    i32x16 start[rows];
+    SWIFTSURE_UNROLL
+    for (int r = 0; r < rows; ++r) {
+        const int32_t first = x.half_sum[at + r * x.groups];
+        start[r] = splat_i32(-format.offset * (half == kFirstHalf ? first : x.sum[at + r * x.groups] - first));
+    }
+    dot_integers<format.bits, half, rows>(group, x.payload + at * kGroupPayloadBytes, x.groups * kGroupPayloadBytes, start, sum);
+}
+
+template <int rows>
+inline void add_scaled(const i32x16* sum, f32x16 scale, const Activations& x, int64_t at, f32x16* acc) {
+    SWIFTSURE_UNROLL
+    for (int r = 0; r < rows; ++r) acc[r] = fma(to_f32(sum[r]), mul(scale, splat(x.scale[at + r * x.groups])), acc[r]);
 }
 
 struct Output {
@@ -43,25 +62,30 @@ struct Output {
 // one at every size that does not fit a core's own cache. `prefetch`: how far ahead to ask for weights, 0 when they are near already.
 template <TensorType type, int rows>
 void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t prefetch, const Output& out) {
-    constexpr int64_t bytes = group_bytes(type);
-    constexpr int64_t scales = type == TensorType::Q8_0 ? kInt8Bytes : kNibbleBytes;
+    // A super-block's common part is asked for with its groups.
+    constexpr int64_t ahead_bytes = block_bytes(type) * kGroup / block_columns(type);
     const int64_t groups = x.groups, stride = groups * kGroupPayloadBytes;
-    const uint8_t* block = w.data + strip * w.strip_bytes;
+    const uint8_t *strip_data = w.data + strip * w.strip_bytes, *ahead = strip_data + prefetch;
     f32x16 acc[rows];
     SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) acc[r] = splat(0.0f);
-    for (int64_t at = row * groups; at < (row + 1) * groups; ++at, block += bytes) {
+    for (int64_t g = 0, at = row * groups; g < groups; ++g, ++at, ahead += ahead_bytes) {
         SWIFTSURE_UNROLL
-        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(block + prefetch + line);
+        for (int64_t line = 0; line < ahead_bytes; line += 64) __builtin_prefetch(ahead + line);
+        const uint8_t* group = strip_data + group_offset(type, g);
+        const GroupScales scales = load_group_scales<type>(strip_data, g);
         i32x16 sum[rows];
-        dot_group<type, rows>(block, x.payload + at * kGroupPayloadBytes, stride, x.sum + at, groups, sum);
-        const f32x16 scale = load_f16(half_floats(block + scales));
-        f32x16 minimum;
-        if constexpr (type == TensorType::Q4_1) minimum = load_f16(half_floats(block + scales + kScaleBytes));
-        SWIFTSURE_UNROLL
-        for (int r = 0; r < rows; ++r) {
-            if constexpr (type == TensorType::Q4_1) acc[r] = fma(minimum, splat(x.scaled_sum[at + r * groups]), acc[r]);
-            acc[r] = fma(to_f32(sum[r]), mul(scale, splat(x.scale[at + r * groups])), acc[r]);
+        if constexpr (has_half_scales(type)) {
+            dot_half<type, kFirstHalf, rows>(group, x, at, sum);
+            add_scaled<rows>(sum, scales.scale, x, at, acc);
+            dot_half<type, kLastHalf, rows>(group, x, at, sum);
+            add_scaled<rows>(sum, scales.second, x, at, acc);
+        } else {
+            dot_group<type, rows>(group, x.payload + at * kGroupPayloadBytes, stride, x.sum + at, groups, sum);
+            SWIFTSURE_UNROLL
+            for (int r = 0; r < rows; ++r)
+                if constexpr (group_format(type).minimum) acc[r] = fma(scales.second, splat(x.scaled_sum[at + r * groups]), acc[r]);
+            add_scaled<rows>(sum, scales.scale, x, at, acc);
         }
     }
     for (int r = 0; r < rows; ++r)
@@ -102,6 +126,7 @@ void multiply_strip(const PackedMatrix& w, const Activations& x, int64_t strip, 
 
 #if defined(__AMX_INT8__)
 
+constexpr bool has_tiles(TensorType type) { return type == TensorType::Q8_0 || type == TensorType::Q4_0 || type == TensorType::Q4_1; }
 constexpr int64_t kMinTileRows = 9;  // three to eight take pairs of groups
 
 template <TensorType type, int rows>
@@ -161,6 +186,10 @@ void multiply_tile_rows(const PackedMatrix& w, const Activations& x, int64_t str
 // already.
 template <TensorType type>
 void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
+    if constexpr (!has_tiles(type)) {
+        for (int64_t strip = strip_begin; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
+        return;
+    }
     if (x.tiles) return multiply_few_rows<type>(w, x, strip_begin, strip_end, out);
     if (x.rows < kMinTileRows || x.groups > kMaxTileGroups) {
         for (int64_t strip = strip_begin; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
@@ -215,6 +244,16 @@ void matmul_quantized(const PackedMatrix& w, const Activations& x, int64_t strip
             return multiply_strips<TensorType::Q4_0>(w, x, strip_begin, strip_end, output);
         case TensorType::Q4_1:
             return multiply_strips<TensorType::Q4_1>(w, x, strip_begin, strip_end, output);
+        case TensorType::Q5_0:
+            return multiply_strips<TensorType::Q5_0>(w, x, strip_begin, strip_end, output);
+        case TensorType::Q5_1:
+            return multiply_strips<TensorType::Q5_1>(w, x, strip_begin, strip_end, output);
+        case TensorType::Q4_K:
+            return multiply_strips<TensorType::Q4_K>(w, x, strip_begin, strip_end, output);
+        case TensorType::Q5_K:
+            return multiply_strips<TensorType::Q5_K>(w, x, strip_begin, strip_end, output);
+        case TensorType::Q6_K:
+            return multiply_strips<TensorType::Q6_K>(w, x, strip_begin, strip_end, output);
         default:
             return;  // float types: matmul_float
     }

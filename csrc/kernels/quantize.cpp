@@ -67,17 +67,18 @@ void quantize_row(const float* x, int64_t k, ActivationRow out) {
             std::memset(payload, 0, kGroupPayloadBytes);
             out.scale[g] = scale;
             out.scaled_sum[g] = scale;
-            out.sum[g] = 0;
+            out.sum[g] = out.half_sum[g] = 0;
             continue;
         }
         const f32x16 inverse = splat(kMaxDigits / amax);
         const i32x16 qa = quantize(a, inverse), qb = quantize(b, inverse);
         store_payload(payload, qa, qb);
-        const int32_t sum = reduce_add_i32(add(qa, qb));
+        const int32_t half_sum = reduce_add_i32(qa), sum = half_sum + reduce_add_i32(qb);
         const float scale = amax / kMaxDigits;
         out.scale[g] = scale;
         out.scaled_sum[g] = scale * static_cast<float>(sum);
         out.sum[g] = sum;
+        out.half_sum[g] = half_sum;
     }
 #if defined(__AMX_INT8__)
     if (!out.tiles) return;

@@ -1,4 +1,4 @@
-// One row of a packed matrix as floats, for embedding look-ups. Exact but for Q4_1, where scale * nibble + minimum is
+// One row of a packed matrix as floats, for embedding look-ups. Exact but for types with minima, where scale * integer + minimum is
 // rounded once, and for row-grid types, where scale * integer is.
 #include "kernels/families.h"
 #include "kernels/row_weights.h"
@@ -15,29 +15,52 @@ inline float half_lane(const uint8_t* p, int64_t lane) {
 }
 
 // Integers of the 32 columns of row `lane`, in natural order.
-inline void unpack_group(TensorType type, const uint8_t* block, int64_t lane, int32_t* w) {
+inline void unpack_group(TensorType type, const uint8_t* group, int64_t lane, int32_t* w) {
+    const GroupFormat format = group_format(type);
+    const int64_t extra = format.bits - 4, vectors = extra == 0 ? 4 : 4 / extra;  // vectors of nibbles that a plane serves
     for (int64_t c = 0; c < 32; ++c) {
-        if (type == TensorType::Q8_0) {
-            w[c] = static_cast<int8_t>(block[c / 4 * 64 + 4 * lane + c % 4]);
+        const int64_t j = (format.bits == 8 ? c : c % 16) / 4, at = 4 * lane + c % 4;
+        if (format.bits == 8) {
+            w[c] = static_cast<int8_t>(group[64 * j + at]);
             continue;
         }
-        const uint8_t byte = block[c % 16 / 4 * 64 + 4 * lane + c % 4];
-        w[c] = (c < 16 ? byte & 15 : byte >> 4) - (type == TensorType::Q4_0 ? 8 : 0);
+        const uint8_t byte = group[64 * j + at];
+        w[c] = (c < 16 ? byte & 15 : byte >> 4) - format.offset;
+        if (extra > 0) {
+            const int32_t plane = group[kNibbleBytes + kPlaneBytes * (j / vectors) + at];
+            w[c] += (plane >> (extra * (j % vectors) + (c < 16 ? 0 : 4)) & ((1 << extra) - 1)) << 4;
+        }
     }
 }
 
+// Scale of columns 0..15 and 16..31 and the minimum of row `lane` in a group. Products are exact.
+struct LaneScales {
+    float scale[2], minimum;
+};
+
+LaneScales scales_of(TensorType type, const uint8_t* strip, int64_t group, int64_t lane) {
+    const GroupFormat format = group_format(type);
+    const uint8_t* own = strip + group_offset(type, group) + integer_bytes(type);
+    if (!format.super_block) {
+        const float scale = half_lane(own, lane);
+        return {{scale, scale}, format.minimum ? half_lane(own + kScaleBytes, lane) : 0.0f};
+    }
+    const uint8_t* common = strip + common_offset(type, group);
+    const int8_t* factors = reinterpret_cast<const int8_t*>(own) + lane;
+    const float d = half_lane(common, lane), first = d * static_cast<float>(factors[0]), factor = static_cast<float>(factors[kFactorBytes]);
+    if (has_half_scales(type)) return {{first, d * factor}, 0.0f};
+    return {{first, first}, half_lane(common + kScaleBytes, lane) * factor};
+}
+
 void unpack_blocks(const PackedMatrix& w, const uint8_t* strip, int64_t lane, float* out) {
-    const int64_t bytes = group_bytes(w.type);
-    const int64_t scales = w.type == TensorType::Q8_0 ? kInt8Bytes : kNibbleBytes;
-    for (int64_t c = 0; c < w.k; c += 32, strip += bytes) {
+    const bool has_minimum = group_format(w.type).minimum;
+    for (int64_t g = 0; g < w.k / 32; ++g) {
         int32_t integers[32];
-        unpack_group(w.type, strip, lane, integers);
-        const f32x16 scale = splat(half_lane(strip + scales, lane));
-        const bool has_minimum = w.type == TensorType::Q4_1;
-        const f32x16 minimum = splat(has_minimum ? half_lane(strip + scales + kScaleBytes, lane) : 0.0f);
-        for (int64_t half = 0; half < 32; half += 16) {
-            const f32x16 product = mul(to_f32(load_i32(integers + half)), scale);
-            store(out + c + half, canonical_nan(has_minimum ? add(product, minimum) : product));
+        unpack_group(w.type, strip + group_offset(w.type, g), lane, integers);
+        const LaneScales scales = scales_of(w.type, strip, g, lane);
+        for (int64_t half = 0; half < 2; ++half) {
+            const f32x16 product = mul(to_f32(load_i32(integers + 16 * half)), splat(scales.scale[half]));
+            store(out + 32 * g + 16 * half, canonical_nan(has_minimum ? add(product, splat(scales.minimum)) : product));
         }
     }
 }

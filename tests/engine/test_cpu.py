@@ -16,7 +16,7 @@ from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
 from swiftsure.errors import UnsupportedModelError, UsageError
 from swiftsure.kernels import reference
 from swiftsure.models.tensors import TensorInfo
-from tiny_models import MATRIX_TYPES, MemoryTensors, TinyModel, TinySpec
+from tiny_models import MATRIX_TYPES, MemoryTensors, TinyModel, TinySpec, spec_of_type
 
 # Attention of these random models is sharp and their activations have heavy tails: both magnify the rounding of keys and activations
 # several times over what trained models show (SmolLM2: 1e-4).
@@ -43,7 +43,7 @@ def feed(target: CPUBackend, tokens: NDArray[np.int32], rows: int) -> NDArray[np
 
 @pytest.mark.parametrize("tensor_type", MATRIX_TYPES)
 def test_logits_are_close_to_the_float64_twin(tensor_type: str) -> None:
-    model = TinyModel(TinySpec(type=tensor_type))
+    model = TinyModel(spec_of_type(tensor_type))
     truth = ReferenceModel(model.schedule, model.source()).logits(TOKENS[:60])
     measured = feed(backend(model.spec), TOKENS[:60], 20)
     assert reference.relative_l2(measured, truth) < TOLERANCE
@@ -56,8 +56,12 @@ def test_logits_are_close_to_the_float64_twin(tensor_type: str) -> None:
         TinySpec(type="Q8_0", heads=6, kv_heads=1, head_dim=48, tied=False, rope_style="halves"),
         TinySpec(type="F16", heads=3, kv_heads=3, hidden=40, intermediate=50),
         TinySpec(types={"attn_k": "Q8_0", "attn_v": "BF16", "ffn_up": "F32", "head": "Q4_0"}, tied=False),
+        TinySpec(
+            type="Q4_K", hidden=256, heads=8, head_dim=32, intermediate=512, types={"attn_v": "Q6_K", "ffn_down": "Q5_K", "head": "Q8_0"}
+        ),
+        TinySpec(type="Q5_0", hidden=96, types={"attn_v": "Q5_1", "ffn_down": "Q8_0", "attn_k": "Q4_1"}),
     ],
-    ids=["one-head-a-group", "wide-heads", "widths-of-no-block", "mixed-types"],
+    ids=["one-head-a-group", "wide-heads", "widths-of-no-block", "mixed-types", "super-blocks", "five-bits"],
 )
 def test_every_shape_and_mixture_gives_one_set_of_bits_close_to_the_twin(spec: TinySpec) -> None:
     alone = feed(backend(spec), TOKENS, 1)
@@ -138,8 +142,9 @@ class RelabelledTensors(MemoryTensors):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("blk.0.attn_k.weight", {"type": "Q6_K"}, "tensor 'blk.0.attn_k.weight' has type Q6_K; supported: F32, F16"),
+        ("blk.0.attn_k.weight", {"type": "Q3_K"}, "tensor 'blk.0.attn_k.weight' has type Q3_K; supported: F32, F16"),
         ("blk.1.attn_norm.weight", {"type": "F16"}, "tensor 'blk.1.attn_norm.weight' must be a vector of type F32, got F16"),
+        ("blk.0.attn_q.weight", {"type": "Q6_K"}, "'blk.0.attn_q.weight' of type Q6_K must have a multiple of 256 columns, got 64"),
         ("blk.0.ffn_down.weight", {"shape": (64, 48)}, "'blk.0.ffn_down.weight' of type Q4_1 must have a multiple of 32 columns, got 48"),
         ("blk.0.attn_v.weight", {"shape": (32,)}, "tensor 'blk.0.attn_v.weight' must be a matrix"),
         ("blk.0.ffn_up.weight", {"shape": (96, 96)}, "multiply one input but have 64 and 96 columns"),

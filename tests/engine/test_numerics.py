@@ -10,7 +10,7 @@ import pytest
 import swiftsure
 from swiftsure.engine.numerics import FULL_NUMERICS, plan_numerics
 from swiftsure.errors import NotActiveError
-from tiny_models import TinyModel, TinySpec
+from tiny_models import TinyModel, TinySpec, spec_of_type
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,20 @@ def test_four_bit_weights_stay_at_four_bits_and_wider_ones_get_eight() -> None:
     assert numerics.packing["token_embd.weight"] == "R8"  # the head; looked-up rows stay as the file has them
     assert numerics.packing["blk.0.attn_q.weight"] == "R4"
     assert numerics.kv_bits == 8
+
+
+@pytest.mark.parametrize(
+    ("tensor_type", "grid"), [("Q4_0", "R4"), ("Q4_K", "R4"), ("Q5_0", "R8"), ("Q5_1", "R8"), ("Q5_K", "R8"), ("Q6_K", "R8")]
+)
+def test_every_file_type_runs_in_mode_fast(tmp_path: Path, tensor_type: str, grid: str) -> None:
+    model = TinyModel(spec_of_type(tensor_type))
+    assert set(plan_numerics(model.schedule, model.source(), ("row_integers",)).packing.values()) == {grid}
+    path, ids = model.write_gguf(tmp_path / "tiny.gguf"), list(range(3, 60))
+    with swiftsure.load(path, mode="default", threads=1, cache=False) as llm:
+        expected = llm.logits(ids)
+    with swiftsure.load(path, mode="fast", threads=1, cache=False) as llm:
+        moved = llm.logits(ids)
+    assert 0 < np.linalg.norm(moved - expected) / np.linalg.norm(expected) < 0.25
 
 
 @pytest.mark.parametrize(

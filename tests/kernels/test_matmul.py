@@ -5,16 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
+import gguf
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from weight_bytes import FLOAT_EXTREMES, FLOATS, QUANTIZED, TYPES, weight_bytes
+from weight_bytes import FLOAT_EXTREMES, FLOATS, QUANTIZED, SUPER, TYPES, columns, weight_bytes
 
 from swiftsure.kernels import PackedMatrix, _core, reference, supported_isas
 
 MAX_Q = 32639
+WITH_MINIMA = ("Q4_1", "Q5_1", "Q4_K", "Q5_K")
 Float32 = NDArray[np.float32]
 
 
@@ -113,23 +115,48 @@ def fma(a: float, b: float, c: np.float32) -> np.float32:
 
 
 def file_integers(tensor_type: str, file_bytes: NDArray[np.uint8], n: int, k: int) -> tuple[NDArray[np.int64], Float32, Float32]:
-    """Integers (n, groups, 32), scales and minima (n, groups) of a block tensor."""
+    """Integers (n, groups, 32), scales of columns 0..15 and 16..31 (n, groups, 2) and minima (n, groups) of a block tensor."""
+    if tensor_type in SUPER:
+        return super_integers(tensor_type, file_bytes, n, k)
     blocks = file_bytes.reshape(n, k // 32, -1)
     halves = np.ascontiguousarray(blocks[..., :4]).view("<f2").astype(np.float32)
+    scales, none = halves[..., :1].repeat(2, axis=-1), np.zeros_like(halves[..., 0])
     if tensor_type == "Q8_0":
-        return blocks[..., 2:].view(np.int8).astype(np.int64), halves[..., 0], np.zeros_like(halves[..., 0])
-    nibbles = blocks[..., 2:] if tensor_type == "Q4_0" else blocks[..., 4:]
+        return blocks[..., 2:].view(np.int8).astype(np.int64), scales, none
+    nibbles = blocks[..., -16:]
     integers = np.concatenate([nibbles & 15, nibbles >> 4], axis=-1).astype(np.int64)
-    if tensor_type == "Q4_0":
-        return integers - 8, halves[..., 0], np.zeros_like(halves[..., 0])
-    return integers, halves[..., 0], halves[..., 1]
+    if tensor_type.startswith("Q5"):
+        integers += 16 * np.unpackbits(np.ascontiguousarray(blocks[..., -20:-16]), axis=-1, bitorder="little").astype(np.int64)
+    if tensor_type in ("Q4_0", "Q5_0"):
+        return integers - (8 if tensor_type == "Q4_0" else 16), scales, none
+    return integers, scales, halves[..., 1]
+
+
+def super_integers(tensor_type: str, file_bytes: NDArray[np.uint8], n: int, k: int) -> tuple[NDArray[np.int64], Float32, Float32]:
+    """The same of a super-block tensor. The integers are its values with all scales 1 and no minima."""
+    blocks = file_bytes.reshape(n, k // 256, -1)
+    bare = blocks.copy()
+    one, zero = np.array([1, 0], "<f2").view(np.uint8).reshape(2, 2)
+    if tensor_type == "Q6_K":
+        bare[..., 192:208], bare[..., 208:] = 1, one
+    else:
+        bare[..., :2], bare[..., 2:4], bare[..., 4:16] = one, zero, [1] * 4 + [0] * 4 + [1] * 4
+    integers = reference.dequantize(tensor_type, bare.reshape(-1), (n, k)).astype(np.int64).reshape(n, -1, 32)
+    if tensor_type == "Q6_K":
+        d = np.ascontiguousarray(blocks[..., 208:]).view("<f2").astype(np.float32)
+        scales = d * blocks[..., 192:208].view(np.int8).astype(np.float32)
+        return integers, scales.reshape(n, -1, 2), np.zeros((n, k // 32), np.float32)
+    d, dmin = np.moveaxis(np.ascontiguousarray(blocks[..., :4]).view("<f2").astype(np.float32), -1, 0)
+    scale, minimum = (part.reshape(n, -1).astype(np.float32) for part in gguf.quants.Q4_K.get_scale_min(blocks[..., 4:16].reshape(-1, 12)))
+    scales = d.repeat(8, axis=1) * scale
+    return integers, scales[..., None].repeat(2, axis=-1), -(dmin.repeat(8, axis=1) * minimum)
 
 
 @given(tensor_type=st.sampled_from(QUANTIZED), groups=st.integers(1, 4), seed=SEEDS, extreme=st.booleans())
 @settings(max_examples=40, deadline=None)
 def test_an_element_is_the_chain_that_the_numerics_id_names(tensor_type: str, groups: int, seed: int, extreme: bool) -> None:
     rng = np.random.default_rng(seed)
-    n, k = 3, 32 * groups
+    n, k = 3, columns(tensor_type, groups)
     file_bytes = weight_bytes(tensor_type, n, k, rng, extreme_integers=extreme)
     x = activations(rng, 2, k, "full scale" if extreme else "outliers")
     q, scale, total = _core.quantize("portable", x)
@@ -138,11 +165,13 @@ def test_an_element_is_the_chain_that_the_numerics_id_names(tensor_type: str, gr
     for row in range(2):
         for column in range(n):
             acc = np.float32(0)
-            for g in range(groups):
-                if tensor_type == "Q4_1":
+            for g in range(k // 32):
+                if tensor_type in WITH_MINIMA:
                     acc = fma(m[column, g], scale[row, g] * np.float32(total[row, g]), acc)
-                integer_sum = int(np.dot(q[row, 32 * g : 32 * g + 32].astype(np.int64), w[column, g]))
-                acc = fma(np.float32(integer_sum), d[column, g] * scale[row, g], acc)
+                width = 16 if tensor_type == "Q6_K" else 32
+                for c in range(0, 32, width):
+                    integer_sum = int(np.dot(q[row, 32 * g + c : 32 * g + c + width].astype(np.int64), w[column, g, c : c + width]))
+                    acc = fma(np.float32(integer_sum), d[column, g, c // 16] * scale[row, g], acc)
             assert bits(out[row, column]) == bits(acc)
 
 
@@ -188,7 +217,7 @@ def test_bits_do_not_depend_on_instruction_set_rows_or_strips(
     data: st.DataObject,
 ) -> None:
     rng = np.random.default_rng(seed)
-    k = 32 * groups
+    k = columns(tensor_type, groups)
     file_bytes = weight_bytes(tensor_type, n, k, rng, extreme_integers=extreme_integers, extreme_floats=extreme_floats)
     matrix = packed(tensor_type, n, k, file_bytes)
     x = activations(rng, rows, k, kind)
@@ -204,12 +233,25 @@ def test_bits_do_not_depend_on_instruction_set_rows_or_strips(
         assert np.array_equal(bits(out), bits(row_by_row)), isa
 
 
+@pytest.mark.parametrize("tensor_type", TYPES)
+def test_one_to_seventeen_rows_have_the_bits_of_each_row_alone(tensor_type: str) -> None:
+    rng = np.random.default_rng(10)
+    k = columns(tensor_type, 12)
+    matrix = packed(tensor_type, 35, k, weight_bytes(tensor_type, 35, k, rng))
+    x = activations(rng, 17, k, "outliers")
+    alone = np.concatenate([product("portable", matrix, x[r : r + 1]) for r in range(17)])
+    for isa in supported_isas():
+        for rows in range(1, 18):
+            assert np.array_equal(bits(product(isa, matrix, x[:rows])), bits(alone[:rows])), (isa, rows)
+
+
 @given(tensor_type=st.sampled_from(TYPES), n=st.integers(1, 40), rows=st.integers(1, 10), kind=KINDS, seed=SEEDS)
 @settings(max_examples=40, deadline=None)
 def test_accumulating_adds_the_finished_sum_once(tensor_type: str, n: int, rows: int, kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    matrix = packed(tensor_type, n, 64, weight_bytes(tensor_type, n, 64, rng))
-    x = activations(rng, rows, 64, kind)
+    k = columns(tensor_type, 2)
+    matrix = packed(tensor_type, n, k, weight_bytes(tensor_type, n, k, rng))
+    x = activations(rng, rows, k, kind)
     before = activations(rng, rows, n, kind)
     with np.errstate(all="ignore"):
         expected = before + product("portable", matrix, x)
@@ -223,8 +265,9 @@ def test_accumulating_adds_the_finished_sum_once(tensor_type: str, n: int, rows:
 @pytest.mark.parametrize("tensor_type", TYPES)
 def test_strips_outside_the_range_are_left_alone(tensor_type: str) -> None:
     rng = np.random.default_rng(7)
-    matrix = packed(tensor_type, 60, 64, weight_bytes(tensor_type, 60, 64, rng))
-    x = activations(rng, 3, 64, "normal")
+    k = columns(tensor_type, 2)
+    matrix = packed(tensor_type, 60, k, weight_bytes(tensor_type, 60, k, rng))
+    x = activations(rng, 3, k, "normal")
     for isa in supported_isas():
         out = np.full((3, 60), np.float32(5))
         _core.matmul(isa, matrix, x, 1, 3, False, out)
@@ -237,8 +280,9 @@ def test_strips_outside_the_range_are_left_alone(tensor_type: str) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_row_that_overflowed_shows_it_and_its_neighbours_do_not(tensor_type: str, bad: float) -> None:
     rng = np.random.default_rng(8)
-    matrix = packed(tensor_type, 20, 64, weight_bytes(tensor_type, 20, 64, rng))
-    x = activations(rng, 3, 64, "normal")
+    k = columns(tensor_type, 2)
+    matrix = packed(tensor_type, 20, k, weight_bytes(tensor_type, 20, k, rng))
+    x = activations(rng, 3, k, "normal")
     clean = product("portable", matrix, x)
     x[1, 40] = bad
     for isa in supported_isas():
@@ -260,15 +304,15 @@ def test_a_row_that_overflowed_shows_it_and_its_neighbours_do_not(tensor_type: s
 @settings(max_examples=60, deadline=None)
 def test_error_is_within_half_a_step_of_every_activation(tensor_type: str, n: int, groups: int, kind: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    k = 32 * groups
+    k = columns(tensor_type, groups)
     file_bytes = weight_bytes(tensor_type, n, k, rng)
     x = activations(rng, 4, k, kind)
     weights = reference.dequantize(tensor_type, file_bytes, (n, k))
     integers, d, m = (part.astype(np.float64) for part in file_integers(tensor_type, file_bytes, n, k))
-    parts = (np.abs(integers * d[..., None]) + np.abs(m)[..., None]).reshape(n, k)  # what the chain adds up, without cancelling
+    parts = (np.abs(integers * d.repeat(16, axis=-1)) + np.abs(m)[..., None]).reshape(n, k)  # what the chain adds up, without cancelling
     exact = reference.matmul(x.astype(np.float64), weights)
     step = np.repeat(quantized_by_numpy(x)[1], 32, axis=-1).astype(np.float64)
-    rounding = 2.0**-24 * (2 * groups + 8) * (np.abs(x) + step).astype(np.float64) @ parts.T
+    rounding = 2.0**-24 * (k // 16 + 8) * (np.abs(x) + step).astype(np.float64) @ parts.T
     bound = step / 2 @ np.abs(weights).T + rounding
     assert np.all(np.abs(product(supported_isas()[0], packed(tensor_type, n, k, file_bytes), x) - exact) <= bound)
 

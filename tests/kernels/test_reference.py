@@ -9,7 +9,8 @@ import pytest
 from swiftsure.errors import UsageError
 from swiftsure.kernels import reference as ref
 
-TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"]
+TYPES = ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"]
+BLOCKS = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20, "Q5_0": 22, "Q5_1": 24, "Q4_K": 144, "Q5_K": 176, "Q6_K": 210}
 
 
 def quantized(tensor_type: str, shape: tuple[int, int], scale: float = 1.0) -> np.ndarray:
@@ -28,14 +29,17 @@ def test_dequantized_values_round_to_those_of_the_gguf_package(tensor_type: str,
     assert np.array_equal(ref.dequantize(tensor_type, data, shape).astype(np.float32), expected.astype(np.float32))
 
 
-@pytest.mark.parametrize("tensor_type", TYPES[3:])
+@pytest.mark.parametrize("tensor_type", BLOCKS)
 def test_any_bytes_of_a_block_type_dequantize_as_the_gguf_package_does(tensor_type: str) -> None:
     rng = np.random.default_rng(11)
-    block = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}[tensor_type]
-    data = rng.integers(0, 256, (64, block), dtype=np.uint8)
-    data[:, :4] = rng.uniform(-60, 60, (64, 2)).astype(np.float16).view(np.uint8)[:, :4]
+    data = rng.integers(0, 256, (64, BLOCKS[tensor_type]), dtype=np.uint8)
+    scales = rng.uniform(-60, 60, (64, 2)).astype(np.float16).view(np.uint8)
+    if tensor_type == "Q6_K":
+        data[:, -2:] = scales[:, :2]
+    else:
+        data[:, :4] = scales
     expected = gguf.dequantize(data, gguf.GGMLQuantizationType[tensor_type])
-    assert np.array_equal(ref.dequantize(tensor_type, data.reshape(-1), (64, 32)).astype(np.float32), expected)
+    assert np.array_equal(ref.dequantize(tensor_type, data.reshape(-1), expected.shape).astype(np.float32), expected)
 
 
 def test_dequantizing_states_the_bytes_it_expects() -> None:
@@ -43,8 +47,10 @@ def test_dequantizing_states_the_bytes_it_expects() -> None:
         ref.dequantize("Q4_0", np.zeros(35, np.uint8), (2, 32))
     with pytest.raises(UsageError, match="must be a multiple of 32, got 33"):
         ref.dequantize("Q8_0", np.zeros(35, np.uint8), (1, 33))
-    with pytest.raises(UsageError, match="got 'Q6_K'"):
-        ref.dequantize("Q6_K", np.zeros(35, np.uint8), (1, 32))
+    with pytest.raises(UsageError, match="must be a multiple of 256, got 128"):
+        ref.dequantize("Q6_K", np.zeros(105, np.uint8), (1, 128))
+    with pytest.raises(UsageError, match="got 'Q2_K'"):
+        ref.dequantize("Q2_K", np.zeros(35, np.uint8), (1, 32))
 
 
 def test_rmsnorm_of_a_worked_example() -> None:

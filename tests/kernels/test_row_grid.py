@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from test_matmul import KINDS, MAX_Q, SEEDS, Float32, activations, bits, product
-from weight_bytes import FLOATS, QUANTIZED, TYPES, weight_bytes
+from weight_bytes import FLOATS, QUANTIZED, TYPES, columns, weight_bytes
 
 from swiftsure.kernels import PackedMatrix, _core, reference, supported_isas
+from tiny_models import encode
 
 GRIDS = ("R4", "R8")
+FOUR_BITS = ("Q4_0", "Q4_1", "Q4_K")
 
 
 def packed(grid: str, source_type: str, n: int, k: int, file_bytes: NDArray[np.uint8]) -> PackedMatrix:
@@ -36,7 +38,7 @@ def grid_of(matrix: PackedMatrix) -> tuple[NDArray[np.int64], NDArray[np.float64
 
 
 def any_k(source_type: str, groups: int, odd: int) -> int:
-    return 32 * groups if source_type in QUANTIZED else max(1, 32 * groups - odd)
+    return columns(source_type, groups) if source_type in QUANTIZED else max(1, 32 * groups - odd)
 
 
 # --- rows of activations ------------------------------------------------------------------------------------------------------------
@@ -85,10 +87,10 @@ def test_r8_is_the_nearest_multiple_of_a_scale_that_the_largest_weight_sets(
     assert np.all(np.abs(w * scale[:, None] - truth) <= 0.501 * scale[:, None])
 
 
-@given(source_type=st.sampled_from(("Q4_0", "Q4_1")), n=st.integers(1, 40), groups=st.integers(1, 6), seed=SEEDS, extreme=st.booleans())
+@given(source_type=st.sampled_from(FOUR_BITS), n=st.integers(1, 40), groups=st.integers(1, 6), seed=SEEDS, extreme=st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_r4_from_four_bits_misses_a_level_by_few_steps_of_the_grid(source_type: str, n: int, groups: int, seed: int, extreme: bool) -> None:
-    k = 32 * groups
+    k = columns(source_type, groups)
     file_bytes = weight_bytes(source_type, n, k, np.random.default_rng(seed), extreme_integers=extreme)
     truth = reference.dequantize(source_type, file_bytes, (n, k))
     w, scale = grid_of(packed("R4", source_type, n, k, file_bytes))
@@ -134,20 +136,8 @@ def test_r4_from_wider_weights_errs_about_as_much_as_four_bit_groups_do(source_t
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("source_type", TYPES)
 def test_a_constant_row_and_a_zero_row_come_back(grid: str, source_type: str) -> None:
-    k = 96
-    file_bytes = weight_bytes(source_type, 2, k, np.random.default_rng(1))
-    if source_type in QUANTIZED:
-        blocks = file_bytes.reshape(2, 3, -1)
-        blocks[..., 2:] = blocks[0, 0, 2:]
-        blocks[..., :2] = blocks[0, 0, :2]
-        blocks[..., -32 if source_type == "Q8_0" else -16 :] = 0x77
-        blocks[1] = 0
-        if source_type == "Q4_0":
-            blocks[1, :, :2] = 0
-    else:
-        values = file_bytes.reshape(2, k, -1)
-        values[0] = values[0, 0]
-        values[1] = 0
+    k = columns(source_type, 3)
+    file_bytes = encode(np.array([[0.37], [0.0]]).repeat(k, axis=1), source_type)
     truth = reference.dequantize(source_type, file_bytes, (2, k))
     got = unpacked(packed(grid, source_type, 2, k, file_bytes))
     np.testing.assert_allclose(got, truth, rtol=1e-6)
@@ -157,7 +147,7 @@ def test_a_constant_row_and_a_zero_row_come_back(grid: str, source_type: str) ->
 @pytest.mark.parametrize("grid", GRIDS)
 @pytest.mark.parametrize("source_type", TYPES)
 def test_rows_that_are_not_finite_show_it_and_the_others_stay_as_they_are(grid: str, source_type: str) -> None:
-    n, k = 37, 96
+    n, k = 37, columns(source_type, 3)
     rng = np.random.default_rng(2)
     normal = weight_bytes(source_type, n, k, rng).reshape(n, -1)
     extreme = weight_bytes(source_type, n, k, rng, extreme_floats=True).reshape(n, -1)
@@ -294,7 +284,7 @@ def test_accumulating_adds_the_finished_product_once(grid: str) -> None:
 @settings(max_examples=30, deadline=None)
 def test_error_against_the_weights_as_packed_is_half_a_step_of_every_activation(grid: str, source_type: str, rows: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    n, k = 20, 320
+    n, k = 20, columns(source_type, 10)
     matrix = packed(grid, source_type, n, k, weight_bytes(source_type, n, k, rng))
     x = activations(rng, rows, k, "outliers")
     w, scale = grid_of(matrix)

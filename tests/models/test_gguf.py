@@ -17,7 +17,7 @@ from gguf_bytes import ARRAY, BOOL, F32, STRING, U32, GGUFBytes, pair, strings, 
 from swiftsure.errors import ModelError, ModelFileError, ModelNotFoundError, UnsupportedModelError
 from swiftsure.models.gguf import GGUFFile
 from swiftsure.models.gguf_header import TENSOR_TYPES, StringArray, parse_header
-from tiny_models import MATRIX_TYPES, TinyModel, TinySpec
+from tiny_models import MATRIX_TYPES, TinyModel, spec_of_type
 
 
 def written(tmp_path: Path, data: bytes, name: str = "model.gguf") -> Path:
@@ -48,7 +48,7 @@ def assert_same_as_oracle(path: Path) -> None:
 
 @pytest.mark.parametrize("kind", MATRIX_TYPES)
 def test_reads_what_the_gguf_package_reads(tmp_path: Path, kind: str) -> None:
-    assert_same_as_oracle(TinyModel(TinySpec(type=kind, tied=kind != "Q8_0")).write_gguf(tmp_path / "tiny.gguf"))
+    assert_same_as_oracle(TinyModel(spec_of_type(kind, tied=kind != "Q8_0")).write_gguf(tmp_path / "tiny.gguf"))
 
 
 @pytest.mark.model

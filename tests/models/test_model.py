@@ -150,7 +150,7 @@ def test_unsupported_tensor_type_is_named_beside_the_supported(tmp_path: Path) -
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    message = r"tensor 'blk\.0\.ffn_up\.weight' has type Q2_K; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1"
+    message = r"tensor 'blk\.0\.ffn_up\.weight' has type Q2_K; supported: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K"
     with pytest.raises(UnsupportedModelError, match=message):
         open_model(files(tmp_path / "q2k.gguf"))
     assert "Q2_K" in describe(files(tmp_path / "q2k.gguf"))["unsupported"][0]

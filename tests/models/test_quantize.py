@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from swiftsure.errors import ModelFileError, UsageError
 from swiftsure.kernels import reference
 from swiftsure.models.quantize import METHODS, QUANTIZED_TYPES, dequantize_rows, encoded_bytes, quantize_rows
+from tiny_models import MATRIX_TYPES, encode
 
 Float32 = NDArray[np.float32]
 KINDS = ("normal", "heavy tail", "one sign", "constant", "zero", "few values", "tiny", "large")
@@ -139,12 +140,13 @@ def test_what_is_on_the_grid_already_comes_back_exactly(tensor_type: str) -> Non
     assert reference.relative_l2(again, values) < 1e-6
 
 
-@pytest.mark.parametrize("tensor_type", [*QUANTIZED_TYPES, "F32", "F16"])
-def test_dequantized_rows_are_those_of_the_float64_twin(tensor_type: str) -> None:
-    rows = weights(np.random.default_rng(7), 5, 96, "normal")
-    raw = gguf.quants.quantize(rows, gguf.GGMLQuantizationType[tensor_type]).view(np.uint8)
-    exact = reference.dequantize(tensor_type, raw.reshape(-1), rows.shape)
-    np.testing.assert_array_equal(dequantize_rows(tensor_type, raw, 96), exact.astype(np.float32))
+@pytest.mark.parametrize("tensor_type", MATRIX_TYPES)
+def test_dequantized_rows_are_those_of_the_gguf_package(tensor_type: str) -> None:
+    rows = weights(np.random.default_rng(7), 5, 512, "normal")
+    raw = encode(rows.astype(np.float64), tensor_type)
+    kind = gguf.GGMLQuantizationType[tensor_type]
+    theirs = raw.view({"F32": np.float32, "F16": np.float16}.get(tensor_type, np.uint8)).reshape(5, -1)
+    np.testing.assert_array_equal(dequantize_rows(tensor_type, raw, 512), gguf.quants.dequantize(theirs, kind))
 
 
 def test_every_bf16_pattern_keeps_its_bits() -> None:

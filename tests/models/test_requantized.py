@@ -16,6 +16,7 @@ from swiftsure.models.requantized import Requantized, requantization_plan
 from tiny_models import MemoryTensors, TinyModel, TinySpec, TinyTensor
 
 EMBEDDING, HEAD, QUERY, NORM = "token_embd.weight", "output.weight", "blk.0.attn_q.weight", "blk.0.attn_norm.weight"
+VALUE = "blk.0.attn_v.weight"
 TOKENS = np.arange(40, dtype=np.int32)
 
 
@@ -100,11 +101,12 @@ def test_half_float_vectors_become_float32_exactly() -> None:
 
 
 def test_what_a_plan_cannot_do_is_refused_before_anything_is_read() -> None:
-    model = TinyModel(TinySpec(type="Q4_1", hidden=64))
+    model = TinyModel(TinySpec(type="Q4_1", hidden=64, types={"attn_v": "Q5_0"}))
     odd = TinyTensor("odd", "F16", (2, 40), np.zeros(160, np.uint8))
     source = MemoryTensors([*model.tensors.values(), odd])
     for plan, error, message in (
         ({QUERY: "Q4_0"}, UnsupportedModelError, "has type Q4_1, which cannot become Q4_0"),
+        ({VALUE: "Q4_0"}, UnsupportedModelError, "has type Q5_0, which cannot become Q4_0: weights must be F32, F16 or BF16"),
         ({"odd": "Q8_0"}, UnsupportedModelError, "rows of a multiple of 32 to become Q8_0, got 40"),
         ({NORM: "Q8_0"}, UnsupportedModelError, "must be a matrix to be quantized, got shape"),
         ({"odd": "Q2_K"}, UsageError, "can become Q8_0, Q4_0, Q4_1 or F32, not 'Q2_K'"),

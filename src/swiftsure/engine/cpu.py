@@ -26,10 +26,8 @@ from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
 from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
-from swiftsure.models.tensors import TensorSource
+from swiftsure.models.tensors import MATRIX_TYPES, TensorSource, block_columns
 
-MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
-QUANTIZED_TYPES = ("Q8_0", "Q4_0", "Q4_1")
 STRIP_ROWS = 16  # weights that share a matrix meet at a strip
 
 Progress = Callable[[int, int], None]
@@ -323,8 +321,10 @@ class _Weights:
         info = self._tensors.info(names[0])
         rows = [self._rows(name) for name in names]
         k = info.shape[1]
-        if info.type in QUANTIZED_TYPES and k % 32:
-            raise UnsupportedModelError(f"tensor '{names[0]}' of type {info.type} must have a multiple of 32 columns, got {k}")
+        if info.type in MATRIX_TYPES and k % block_columns(info.type):
+            raise UnsupportedModelError(
+                f"tensor '{names[0]}' of type {info.type} must have a multiple of {block_columns(info.type)} columns, got {k}"
+            )
         matrix = kernels.PackedMatrix(packed_type, sum(rows), k, self._arena)
         first = 0
         for name, count in zip(names, rows, strict=True):

@@ -16,7 +16,7 @@ from swiftsure.models.tensors import TensorSource
 ROW_INTEGERS, INT8_KV = "row_integers", "int8_kv"
 NUMERIC_LEVERS = (ROW_INTEGERS, INT8_KV)
 
-FOUR_BIT_TYPES = ("Q4_0", "Q4_1")
+FOUR_BIT_TYPES = ("Q4_0", "Q4_1", "Q4_K")
 ROW_GRID_4, ROW_GRID_8 = "R4", "R8"  # packed types with one grid of integers per output row
 SMALL_KV_BITS = 8
 

@@ -16,21 +16,19 @@ from swiftsure.errors import UsageError
 
 Float64 = NDArray[np.float64]
 
-BLOCK = 32  # values in a block of Q4_0, Q4_1 and Q8_0
-
-
 # --- weights ------------------------------------------------------------------------------------------------------------------------
 
 
 def dequantize(tensor_type: str, data: NDArray[np.uint8], shape: tuple[int, ...]) -> Float64:
     """The exact values of a tensor's bytes.
 
-    Exact, not merely close: scale (11 significant bits) times integer (at most 8) plus minimum (11) fits the 53 bits of a float64.
+    Exact, not merely close: scale (11 significant bits) times factor (at most 7) times integer (at most 8) plus minimum (as many) fits the
+    53 bits of a float64.
 
     Args:
-        tensor_type: F32, F16, BF16, Q8_0, Q4_0 or Q4_1.
+        tensor_type: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K.
         data: the file's bytes, one-dimensional.
-        shape: row-major; for block types the last dimension is a multiple of 32.
+        shape: row-major; for block types the last dimension is a multiple of 32, for the last three of 256.
     """
     decode = _DECODERS.get(tensor_type)
     if decode is None:
@@ -45,10 +43,11 @@ def dequantize(tensor_type: str, data: NDArray[np.uint8], shape: tuple[int, ...]
 def tensor_bytes(tensor_type: str, shape: tuple[int, ...]) -> int:
     """Bytes that ``shape`` takes in a file."""
     values = int(np.prod(shape, dtype=np.int64))
-    if tensor_type in _BLOCK_BYTES:
-        if shape[-1] % BLOCK:
-            raise UsageError(f"the last dimension of a {tensor_type} tensor must be a multiple of {BLOCK}, got {shape[-1]}")
-        return values // BLOCK * _BLOCK_BYTES[tensor_type]
+    if tensor_type in _BLOCKS:
+        columns, block_bytes = _BLOCKS[tensor_type]
+        if shape[-1] % columns:
+            raise UsageError(f"the last dimension of a {tensor_type} tensor must be a multiple of {columns}, got {shape[-1]}")
+        return values // columns * block_bytes
     return values * (4 if tensor_type == "F32" else 2)
 
 
@@ -85,7 +84,73 @@ def _q4_1(raw: NDArray[np.uint8]) -> Float64:
     return _f16(blocks[:, :2].copy()) * _nibbles(blocks[:, 4:]) + _f16(blocks[:, 2:4].copy())
 
 
-_BLOCK_BYTES = {"Q8_0": 34, "Q4_0": 18, "Q4_1": 20}
+def _five_bits(fifth: NDArray[np.uint8], packed: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    # Bit c of the four bytes belongs to value c.
+    return np.asarray(_nibbles(packed) | np.unpackbits(fifth, axis=1, bitorder="little") << 4)
+
+
+def _q5_0(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 22)  # float16 scale, 4 bytes of fifth bits, 16 of nibbles
+    return _f16(blocks[:, :2].copy()) * (_five_bits(blocks[:, 2:6], blocks[:, 6:]).astype(np.float64) - 16.0)
+
+
+def _q5_1(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 24)  # float16 scale, float16 minimum, 4 bytes of fifth bits, 16 of nibbles
+    return _f16(blocks[:, :2].copy()) * _five_bits(blocks[:, 4:8], blocks[:, 8:]) + _f16(blocks[:, 2:4].copy())
+
+
+def _shared_nibbles(packed: NDArray[np.uint8], columns: int) -> NDArray[np.uint8]:
+    # Each `columns` bytes hold twice as many values: first all low nibbles, then all high ones. -> (blocks, 256)
+    parts = packed.reshape(len(packed), -1, 1, columns)
+    return np.concatenate([parts & 15, parts >> 4], axis=2).reshape(len(packed), 256)
+
+
+def _factors(packed: NDArray[np.uint8]) -> tuple[Float64, Float64]:
+    # Six bits each: (blocks, 12) -> scales and minima of eight groups. Groups 0..3 have theirs in bytes 0..3 and 4..7, whose upper two
+    # bits are the upper bits of groups 4..7; the lower four of these are nibbles of bytes 8..11.
+    scale, minimum, lower = packed[:, :4], packed[:, 4:8], packed[:, 8:]
+    scales = np.concatenate([scale & 63, lower & 15 | scale >> 6 << 4], axis=1)
+    minima = np.concatenate([minimum & 63, lower >> 4 | minimum >> 6 << 4], axis=1)
+    return scales.astype(np.float64), minima.astype(np.float64)
+
+
+def _with_minima(blocks: NDArray[np.uint8], integers: NDArray[np.uint8]) -> Float64:
+    # float16 d and dmin, 12 bytes of factors: d * scale * integer - dmin * minimum for eight groups of 32.
+    scales, minima = _factors(blocks[:, 4:16])
+    d, dmin = _f16(blocks[:, :2].copy()) * scales, _f16(blocks[:, 2:4].copy()) * minima
+    return np.asarray(d[..., None] * integers.reshape(-1, 8, 32) - dmin[..., None])
+
+
+def _q4_k(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 144)  # the above, then 128 bytes of nibbles
+    return _with_minima(blocks, _shared_nibbles(blocks[:, 16:], 32))
+
+
+def _q5_k(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 176)  # the above, 32 bytes of fifth bits (bit g of byte c: column c of group g), 128 of nibbles
+    fifth = blocks[:, None, 16:48] >> np.arange(8, dtype=np.uint8)[None, :, None] & 1
+    return _with_minima(blocks, np.asarray(_shared_nibbles(blocks[:, 48:], 32) | fifth.reshape(-1, 256) << 4, dtype=np.uint8))
+
+
+def _q6_k(raw: NDArray[np.uint8]) -> Float64:
+    blocks = raw.reshape(-1, 210)  # 128 bytes of nibbles, 64 of two bits each, 16 int8 factors, float16 scale
+    upper = blocks[:, 128:192].reshape(-1, 2, 1, 32) >> np.array([0, 2, 4, 6], dtype=np.uint8)[:, None] & 3
+    integers = (_shared_nibbles(blocks[:, :128], 64) | upper.reshape(-1, 256) << 4).astype(np.float64) - 32.0
+    scales = _f16(blocks[:, 208:].copy()) * blocks[:, 192:208].view(np.int8)
+    return np.asarray(scales[..., None] * integers.reshape(-1, 16, 16))
+
+
+# Values and bytes of a block.
+_BLOCKS = {
+    "Q8_0": (32, 34),
+    "Q4_0": (32, 18),
+    "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q4_K": (256, 144),
+    "Q5_K": (256, 176),
+    "Q6_K": (256, 210),
+}
 _DECODERS: dict[str, Callable[[NDArray[np.uint8]], Float64]] = {
     "F32": _f32,
     "F16": _f16,
@@ -93,6 +158,11 @@ _DECODERS: dict[str, Callable[[NDArray[np.uint8]], Float64]] = {
     "Q8_0": _q8_0,
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
 }
 
 

@@ -13,9 +13,9 @@ from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.model_file import ModelFile
 from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.tensors import MATRIX_TYPES
 
 NAME = "llama"
-MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1")
 NORM_TYPES = ("F32",)
 
 EMBEDDING = "token_embd.weight"

@@ -27,6 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
+from swiftsure.kernels import reference
+from swiftsure.models.tensors import MATRIX_TYPES
 
 Float32 = NDArray[np.float32]
 Bytes = NDArray[np.uint8]
@@ -101,9 +103,9 @@ def quantize_rows(tensor_type: str, rows: Float32, *, method: str = DEFAULT_METH
 
 
 def dequantize_rows(tensor_type: str, raw: Bytes, k: int) -> Float32:
-    """The values of whole rows of k columns: float32 (n, k), exact but for Q4_1, whose sum d * q + m is rounded once.
+    """The values of whole rows of k columns: float32 (n, k), exact but for types with minima, whose sums are rounded once.
 
-    ``raw`` holds the file's bytes, of any shape; types: F32, F16, BF16, Q8_0, Q4_0, Q4_1.
+    ``raw`` holds the file's bytes, of any shape; types: those whose matrices run.
     """
     data = np.ascontiguousarray(raw).reshape(-1)
     if tensor_type == "F32":
@@ -113,8 +115,11 @@ def dequantize_rows(tensor_type: str, raw: Bytes, k: int) -> Float32:
     if tensor_type == "BF16":  # the upper half of a float32
         return (data.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(-1, k)
     kind = _KINDS.get(tensor_type)
+    if kind is None and tensor_type in MATRIX_TYPES:  # never written here, and seldom read: the float64 twin does
+        values64 = reference.dequantize(tensor_type, data, (data.size // reference.tensor_bytes(tensor_type, (k,)), k))
+        return values64.astype(np.float32)
     if kind is None:
-        raise UnsupportedModelError(f"rows of type {tensor_type} cannot be read as floats; supported: {', '.join((*FLOAT_BYTES, *_KINDS))}")
+        raise UnsupportedModelError(f"rows of type {tensor_type} cannot be read as floats; supported: {', '.join(MATRIX_TYPES)}")
     blocks = data.reshape(-1, kind.bytes)
     scale = blocks[:, :2].copy().view("<f2").astype(np.float32)
     if tensor_type == "Q8_0":

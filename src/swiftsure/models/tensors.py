@@ -10,6 +10,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+BLOCK_TYPES = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
+MATRIX_TYPES = ("F32", "F16", "BF16", *BLOCK_TYPES)
+"""Types whose matrices run, as GGUF spells them."""
+
+
+def block_columns(tensor_type: str) -> int:
+    """Neighbouring columns of a row that one of ``MATRIX_TYPES`` writes down together; rows are whole blocks."""
+    if tensor_type not in BLOCK_TYPES:
+        return 1
+    return 256 if tensor_type.endswith("_K") else 32
+
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:

@@ -15,6 +15,7 @@ from swiftsure.engine.llm import LLM
 from swiftsure.engine.profile import Case, CaseTimes, GenerationTimes, Profiler
 from swiftsure.engine.threads import ThreadChoice
 from swiftsure.models.costs import StepCost
+from swiftsure.models.tensors import BLOCK_TYPES
 from swiftsure.records.arithmetic_peak import ArithmeticPeak, measure_arithmetic_peak
 from swiftsure.records.machine import peak_rss_bytes, read_machine
 from swiftsure.records.memory_wall import ReadBandwidth, combine, measure_read_bandwidth
@@ -27,7 +28,6 @@ MEMORY, ARITHMETIC = "memory", "arithmetic"
 _PROBE_PASSES = 5
 _LEAST_BYTES = 4096
 _TWO_DIGIT_ISAS = ("avx512_vnni", "amx")  # one product of 8 bits per digit; elsewhere a product of 16 bits takes both
-_QUANTIZED = ("Q8_0", "Q4_0", "Q4_1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Limits:
 
     def seconds(self, cost: StepCost) -> tuple[float, float]:
         """``(memory, arithmetic)``: what reading alone and arithmetic alone would take."""
-        quantized = cost.name == "matmul" and any(kind in cost.shape.split()[-1].split("+") for kind in _QUANTIZED)
+        quantized = cost.name == "matmul" and any(kind in cost.shape.split()[-1].split("+") for kind in BLOCK_TYPES)
         rate = self.integer_ops_per_s if quantized else self.float_ops_per_s
         return (cost.weight_bytes + cost.kv_bytes) / self.read_bytes_per_s, cost.operations / rate
 
