@@ -136,6 +136,18 @@ def test_arrays_longer_than_a_part_are_compared_to_their_end() -> None:
     assert compare_arrays("x", np.asfortranarray(a), np.asfortranarray(b)).first == found.first
 
 
+@pytest.mark.parametrize(("dtype", "signalling"), [(np.float16, 0x7C01), (np.float32, 0x7F800001), (np.complex64, 0x7F800001)])
+def test_a_signalling_nan_is_compared_like_any_other(dtype: type[Any], signalling: int) -> None:
+    infinite = np.full(2, np.inf, dtype)
+    damaged = infinite.copy()
+    bits = damaged.view(np.uint16 if dtype is np.float16 else np.uint32)
+    bits[-1] = signalling
+    found = compare(infinite, damaged)
+    assert found.differing == 1
+    assert found.first is not None
+    assert found.first.where == "[1]"
+
+
 @settings(deadline=None)
 @given(
     st_np.array_shapes(min_dims=0, max_dims=3, max_side=6).flatmap(
