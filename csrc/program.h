@@ -2,6 +2,9 @@
 //
 // Building appends operations; operations that stay within a row are fused into one stage, so that a stage boundary (all threads wait)
 // stands only where one row or one part of a row needs another. Splitting stages into chunks never changes a bit (kernels/table.h).
+//
+// program.cpp: buffers and memory; program_ops.cpp: operations and their fusion; program_run.cpp: a step, its chunks and everything within
+// rows; program_attention.cpp: attention.
 #pragma once
 
 #include <cstdint>
@@ -87,6 +90,7 @@ class Program {
 
   private:
     static constexpr int64_t kMaxGroupRows = 8;
+    static constexpr int64_t kChunksPerThread = 4;
 
     // The threads of the programs that share them.
     struct Team {

@@ -14,7 +14,8 @@ from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
 from swiftsure.kernels import reference as ref
 from swiftsure.models.files import ModelFiles
 from swiftsure.models.model import open_model
-from tiny_models import MATRIX_TYPES, TinyModel, TinySpec, byte_level_vocabulary, random_spec, spec_of_type
+from tiny_models import MATRIX_TYPES, TinyModel, TinySpec, random_spec, spec_of_type
+from tiny_vocabulary import byte_level_vocabulary
 
 
 def test_a_seed_fixes_every_byte() -> None:

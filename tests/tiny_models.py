@@ -1,12 +1,10 @@
 """Small random llama-family models: in memory, as a GGUF file, and as the Hugging Face twin of the same weights.
 
-Everything follows from the specification and its seed. The schedule here is written by hand, so that tests of back ends do not depend on
-the reader of model files.
+Everything follows from the specification and its seed. Beside this file: ``tiny_schedules.py``, ``tiny_files.py``, ``tiny_vocabulary.py``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,31 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import super_blocks
+import tiny_files
 from swiftsure.kernels import reference as ref
-from swiftsure.models.schedule import (
-    Attention,
-    Embed,
-    Matmul,
-    Op,
-    RMSNorm,
-    Rope,
-    RopeStyle,
-    Schedule,
-    SelectRows,
-    SiluMul,
-    StoreKV,
-)
+from swiftsure.models.schedule import RopeStyle, Schedule
 from swiftsure.models.tensors import TensorInfo
+from tiny_schedules import schedule_by_hand
 
 ROLES = ("embed", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "head")
 MATRIX_TYPES = ("F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", *super_blocks.SUPER_TYPES)
 # What files have instead where rows are not whole super-blocks.
 NARROW_TYPES = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
-SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,126 +127,19 @@ class TinyModel:
 
     @cached_property
     def schedule(self) -> Schedule:
-        spec = self.spec
-        q_width, kv_width = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-        ops: list[Op] = [Embed(weight="token_embd.weight", out="x")]
-        for layer in range(spec.layers):
-            ops += _layer_ops(spec, layer, q_width, kv_width)
-        ops += [
-            SelectRows(x="x", out="last"),
-            RMSNorm(x="last", weight="output_norm.weight", out="last_normed", eps=spec.rms_eps),
-            Matmul(x="last_normed", weights=("token_embd.weight" if spec.tied else "output.weight",), out="logits"),
-        ]
-        buffers = {"x": spec.hidden, "normed": spec.hidden, "qkv": q_width + 2 * kv_width, "attended": q_width}
-        buffers |= {"gate_up": 2 * spec.intermediate, "mlp": spec.intermediate}
-        buffers |= {"last": spec.hidden, "last_normed": spec.hidden, "logits": spec.vocab}
-        return Schedule(
-            ops=tuple(ops),
-            buffers=buffers,
-            logits_buffer="logits",
-            vocab_size=spec.vocab,
-            layers=spec.layers,
-            kv_heads=spec.kv_heads,
-            head_dim=spec.head_dim,
-            context_length=spec.context,
-        )
+        return schedule_by_hand(self.spec)
 
     def write_gguf(self, path: Path) -> Path:
-        """Writes the model as a llama GGUF file (rows of q and k in that format's order: rope pairs neighbouring dimensions)."""
-        if self.spec.rope_style != "interleaved":
-            raise ValueError("a llama GGUF file rotates neighbouring dimensions; rope_style must be 'interleaved'")
-        writer = gguf.GGUFWriter(path, "llama")
-        _write_metadata(writer, self.spec)
-        for tensor in self.tensors.values():
-            kind = gguf.GGMLQuantizationType[tensor.type]
-            rows = tensor.data.reshape(*tensor.shape[:-1], -1)
-            if tensor.type in ("F32", "F16"):
-                writer.add_tensor(tensor.name, rows.view(np.float32 if tensor.type == "F32" else np.float16))
-            else:
-                writer.add_tensor(tensor.name, rows, raw_dtype=kind)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        return path
+        return tiny_files.write_gguf(self, path)
 
     def huggingface_config(self) -> dict[str, Any]:
-        """``LlamaConfig`` fields."""
-        spec = self.spec
-        return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "hidden_size": spec.hidden,
-            "intermediate_size": spec.intermediate,
-            "num_hidden_layers": spec.layers,
-            "num_attention_heads": spec.heads,
-            "num_key_value_heads": spec.kv_heads,
-            "head_dim": spec.head_dim,
-            "vocab_size": spec.vocab,
-            "max_position_embeddings": spec.context,
-            "rope_theta": spec.rope_theta,
-            "rms_norm_eps": spec.rms_eps,
-            "tie_word_embeddings": spec.tied,
-            "hidden_act": "silu",
-            "attention_bias": False,
-            "mlp_bias": False,
-            "bos_token_id": 1,
-            "eos_token_id": 2,
-            "torch_dtype": "float32",
-        }
+        return tiny_files.huggingface_config(self.spec)
 
     def huggingface_state(self) -> dict[str, NDArray[np.float32]]:
-        """The state dict of ``LlamaForCausalLM``, float32, rows of q and k in its order (rope pairs dimensions half a head apart)."""
-        state = {}
-        for tensor in self.tensors.values():
-            values = tensor.values()
-            if self.spec.rope_style == "interleaved" and (".attn_q." in tensor.name or ".attn_k." in tensor.name):
-                values = unpermute(values, self.spec.head_dim)
-            state[huggingface_name(tensor.name)] = np.ascontiguousarray(values, dtype=np.float32)
-        if self.spec.tied:
-            state["lm_head.weight"] = state["model.embed_tokens.weight"]
-        return state
+        return tiny_files.huggingface_state(self)
 
     def write_huggingface(self, folder: Path) -> Path:
-        """``config.json`` and ``model.safetensors`` in ``folder``."""
-        from safetensors.numpy import save_file
-
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.json").write_text(json.dumps(self.huggingface_config(), indent=2))
-        state = self.huggingface_state()
-        if self.spec.tied:
-            del state["lm_head.weight"]
-        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-        return folder
-
-
-def unpermute(values: NDArray[Any], head_dim: int) -> NDArray[Any]:
-    """Rows of q or k from the GGUF order (pairs 2i, 2i + 1) to the Hugging Face order (pairs i, i + head_dim / 2)."""
-    return values.reshape(-1, head_dim // 2, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
-
-
-def huggingface_name(name: str) -> str:
-    """The ``LlamaForCausalLM`` name of a GGUF tensor."""
-    fixed = {
-        "token_embd.weight": "model.embed_tokens.weight",
-        "output_norm.weight": "model.norm.weight",
-        "output.weight": "lm_head.weight",
-    }
-    if name in fixed:
-        return fixed[name]
-    _, layer, role, _ = name.split(".")
-    inner = {
-        "attn_norm": "input_layernorm",
-        "attn_q": "self_attn.q_proj",
-        "attn_k": "self_attn.k_proj",
-        "attn_v": "self_attn.v_proj",
-        "attn_output": "self_attn.o_proj",
-        "ffn_norm": "post_attention_layernorm",
-        "ffn_gate": "mlp.gate_proj",
-        "ffn_up": "mlp.up_proj",
-        "ffn_down": "mlp.down_proj",
-    }[role]
-    return f"model.layers.{layer}.{inner}.weight"
+        return tiny_files.write_huggingface(self, folder)
 
 
 def _tensor_list(spec: TinySpec) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -290,106 +166,12 @@ def _tensor_list(spec: TinySpec) -> list[tuple[str, str, tuple[int, ...]]]:
     return tensors
 
 
-def _layer_ops(spec: TinySpec, layer: int, q_width: int, kv_width: int) -> list[Op]:
-    def weight(role: str) -> str:
-        return f"blk.{layer}.{role}.weight"
-
-    def rope(offset: int, heads: int) -> Rope:
-        return Rope(
-            x="qkv",
-            offset=offset,
-            heads=heads,
-            head_dim=spec.head_dim,
-            rotary_dim=spec.head_dim,
-            theta=spec.rope_theta,
-            style=spec.rope_style,
-        )
-
-    return [
-        RMSNorm(x="x", weight=weight("attn_norm"), out="normed", eps=spec.rms_eps),
-        Matmul(x="normed", weights=(weight("attn_q"), weight("attn_k"), weight("attn_v")), out="qkv"),
-        rope(0, spec.heads),
-        rope(q_width, spec.kv_heads),
-        StoreKV(x="qkv", k_offset=q_width, v_offset=q_width + kv_width, layer=layer),
-        Attention(x="qkv", q_offset=0, out="attended", layer=layer, heads=spec.heads, scale=spec.head_dim**-0.5),
-        Matmul(x="attended", weights=(weight("attn_output"),), out="x", accumulate=True),
-        RMSNorm(x="x", weight=weight("ffn_norm"), out="normed", eps=spec.rms_eps),
-        Matmul(x="normed", weights=(weight("ffn_gate"), weight("ffn_up")), out="gate_up"),
-        SiluMul(x="gate_up", out="mlp"),
-        Matmul(x="mlp", weights=(weight("ffn_down"),), out="x", accumulate=True),
-    ]
-
-
 def encode(values: NDArray[np.float64], tensor_type: str) -> NDArray[np.uint8]:
     """A tensor's bytes (nbytes,), by plain rounding."""
     if tensor_type in super_blocks.SUPER_TYPES:
         return super_blocks.quantize(values, tensor_type).reshape(-1)
     encoded = gguf.quantize(values.astype(np.float32), gguf.GGMLQuantizationType[tensor_type])
     return np.ascontiguousarray(encoded).view(np.uint8).reshape(-1)
-
-
-def _write_metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
-    writer.add_name(f"tiny-{spec.seed}")
-    writer.add_license("apache-2.0")
-    writer.add_block_count(spec.layers)
-    writer.add_context_length(spec.context)
-    writer.add_embedding_length(spec.hidden)
-    writer.add_feed_forward_length(spec.intermediate)
-    writer.add_head_count(spec.heads)
-    writer.add_head_count_kv(spec.kv_heads)
-    writer.add_key_length(spec.head_dim)
-    writer.add_value_length(spec.head_dim)
-    writer.add_rope_dimension_count(spec.head_dim)
-    writer.add_rope_freq_base(spec.rope_theta)
-    writer.add_layer_norm_rms_eps(spec.rms_eps)
-    writer.add_vocab_size(spec.vocab)
-    tokens, merges = byte_level_vocabulary(spec.vocab)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(tokens)
-    special = int(gguf.TokenType.CONTROL)
-    writer.add_token_types([special if token in SPECIAL_TOKENS else int(gguf.TokenType.NORMAL) for token in tokens])
-    writer.add_token_merges(merges)
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    writer.add_pad_token_id(2)
-    writer.add_add_bos_token(False)
-    writer.add_chat_template(CHAT_TEMPLATE)
-
-
-def byte_level_vocabulary(vocab: int) -> tuple[list[str], list[str]]:
-    """Tokens and merges of a byte-level BPE tokenizer of exactly ``vocab`` tokens: specials, bytes (common ones first), then merges.
-
-    Below 259 tokens some bytes have no token; the text a test uses should keep to ASCII then.
-    """
-    common = b" \nabcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.,:;!?'\"()-_=+*/<>[]{}#%&@$\\|~^`\t\r"
-    order = list(dict.fromkeys([*common, *range(256)]))
-    tokens = [*SPECIAL_TOKENS, *(_BYTE_CHARACTERS[byte] for byte in order)][:vocab]
-    merges: list[str] = []
-    space = _BYTE_CHARACTERS[ord(" ")]
-    pairs = [(space, c) for c in "tasiowcbphmdf"] + [(a, b) for a in "theinorasl" for b in "eaionrtsdl"]
-    pairs += [(space + "t", "he"), (space + "a", "nd"), (space + "i", "n"), (space + "o", "f")]
-    for left, right in pairs:
-        if len(tokens) >= vocab:
-            break
-        if left in tokens and right in tokens and left + right not in tokens:
-            merges.append(f"{left} {right}")
-            tokens.append(left + right)
-    if len(tokens) != vocab:
-        raise ValueError(f"vocab must be from {len(SPECIAL_TOKENS)} to {len(tokens)}, got {vocab}")
-    return tokens, merges
-
-
-def _byte_characters() -> dict[int, str]:
-    """The printable character that stands for each byte in byte-level BPE vocabularies (GPT-2)."""
-    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    table = {byte: chr(byte) for byte in printable}
-    others = [byte for byte in range(256) if byte not in table]
-    return table | {byte: chr(256 + index) for index, byte in enumerate(others)}
-
-
-_BYTE_CHARACTERS = _byte_characters()
 
 
 def spec_of_type(tensor_type: str, **changes: Any) -> TinySpec:

@@ -8,7 +8,7 @@ import gguf
 import pytest
 from cli_runner import Run
 
-import tiny_models
+import tiny_files
 from tiny_models import TinyModel, TinySpec, TinyTensor
 
 
@@ -80,7 +80,7 @@ def test_an_unknown_name_is_refused_and_the_known_ones_are_named(swiftsure: Run)
 
 
 def test_a_template_that_refuses_the_messages_is_quoted(swiftsure: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiny_models, "CHAT_TEMPLATE", "{{ raise_exception('this model takes no questions') }}")
+    monkeypatch.setattr(tiny_files, "CHAT_TEMPLATE", "{{ raise_exception('this model takes no questions') }}")
     path = TinyModel(TinySpec(seed=11)).write_gguf(tmp_path / "shy.gguf")
     result = swiftsure("run", path, "-p", "hello")
     assert result.code == 2
@@ -88,7 +88,7 @@ def test_a_template_that_refuses_the_messages_is_quoted(swiftsure: Run, tmp_path
 
 
 def test_a_template_that_is_no_template_is_refused(swiftsure: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiny_models, "CHAT_TEMPLATE", "{% for message in messages %}")
+    monkeypatch.setattr(tiny_files, "CHAT_TEMPLATE", "{% for message in messages %}")
     path = TinyModel(TinySpec(seed=11)).write_gguf(tmp_path / "broken.gguf")
     result = swiftsure("run", path, "-p", "hello")
     assert result.code == 2

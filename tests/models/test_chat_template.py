@@ -14,7 +14,7 @@ from swiftsure.errors import TemplateError, UsageError
 from swiftsure.models import chat_template as chat_template_module
 from swiftsure.models.chat_template import ChatTemplate
 from swiftsure.models.gguf import GGUFFile
-from tiny_models import CHAT_TEMPLATE
+from tiny_vocabulary import CHAT_TEMPLATE
 
 USER = {"role": "user", "content": "hi"}
 CHATS = {

@@ -43,14 +43,9 @@ def test_configuration_is_what_the_file_says(tiny_path: Path) -> None:
         config = model.config
         assert model.architecture == config.architecture == "llama"
         assert (config.layers, config.hidden, config.intermediate) == (TINY.layers, TINY.hidden, TINY.intermediate)
-        assert (config.heads, config.kv_heads, config.head_dim, config.rotary_dim) == (
-            TINY.heads,
-            TINY.kv_heads,
-            TINY.head_dim,
-            TINY.head_dim,
-        )
+        assert (config.heads, config.kv_heads, config.head_dim) == (TINY.heads, TINY.kv_heads, TINY.head_dim)
         assert (config.vocab_size, config.context_length, config.tied_head) == (TINY.vocab, TINY.context, True)
-        assert config.rope_style == "interleaved"
+        assert (config.layer(1).rotation.dims, config.layer(1).rotation.style) == (TINY.head_dim, "interleaved")
         assert config.rms_eps == float(np.float32(TINY.rms_eps))
 
 

@@ -16,7 +16,8 @@ from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
 from swiftsure.models import tokenizer as tokenizer_module
 from swiftsure.models.gguf import GGUFFile
 from swiftsure.models.tokenizer import Tokenizer
-from tiny_models import TinyModel, TinySpec, byte_level_vocabulary
+from tiny_models import TinyModel, TinySpec
+from tiny_vocabulary import byte_level_vocabulary
 
 # Kinds of text on which tokenizers are known to part ways.
 TEXTS = {

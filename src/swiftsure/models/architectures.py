@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from swiftsure.errors import UnsupportedModelError
 from swiftsure.models import llama
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.model_file import ModelFile
-from swiftsure.models.schedule import Schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """``read_config`` checks metadata, ``unsupported_reasons`` checks tensors, ``write_schedule`` needs the config alone."""
+    """``read_config`` checks metadata; what tensors there must be and the schedule follow from the config (``transformer.py``)."""
 
     name: str
     read_config: Callable[[ModelFile], ModelConfig]
-    unsupported_reasons: Callable[[ModelFile, ModelConfig], list[str]]
-    write_schedule: Callable[[ModelConfig], Schedule]
 
 
-ARCHITECTURES: dict[str, Architecture] = {
-    llama.NAME: Architecture(
-        name=llama.NAME,
-        read_config=llama.read_config,
-        unsupported_reasons=llama.unsupported_reasons,
-        write_schedule=llama.write_schedule,
-    ),
+ARCHITECTURES: Mapping[str, Architecture] = {
+    module.NAME: Architecture(name=module.NAME, read_config=module.read_config) for module in (llama,)
 }
 
 

@@ -16,6 +16,32 @@ MAX_CONTEXT = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """How the queries and keys of a layer rotate with their position (Su et al., 2021).
+
+    Raises ModelFileError when a value is impossible.
+    """
+
+    dims: int  # leading dimensions of a head that rotate
+    theta: float  # base of the frequencies
+    style: RopeStyle
+
+    def __post_init__(self) -> None:
+        if self.dims % 2 or not 1 <= self.dims <= MAX_WIDTH:
+            raise ModelFileError(f"rotary_dim must be even and between 2 and {MAX_WIDTH}, got {self.dims}")
+        if not (math.isfinite(self.theta) and self.theta > 0):
+            raise ModelFileError(f"rope_theta must be a positive number, got {self.theta}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerConfig:
+    """What a layer computes beyond the widths that all layers share. The defaults are those of the plain pre-norm transformer."""
+
+    rotation: Rotation
+    score_scale: float  # multiplies the scores of attention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """A decoder-only transformer with grouped-query attention. Widths are in elements.
 
@@ -24,16 +50,14 @@ class ModelConfig:
 
     architecture: str
     layers: int
+    pattern: tuple[LayerConfig, ...]  # repeats through the layers: layer i is of kind i modulo its length
     hidden: int
     heads: int
     kv_heads: int
     head_dim: int
-    rotary_dim: int  # leading dimensions of a head that rotate
     intermediate: int  # width of the feed-forward layer
     vocab_size: int
     context_length: int  # positions the model was made for
-    rope_theta: float
-    rope_style: RopeStyle
     rms_eps: float
     tied_head: bool  # the head is the embedding
 
@@ -44,7 +68,6 @@ class ModelConfig:
             "heads": MAX_WIDTH,
             "kv_heads": MAX_WIDTH,
             "head_dim": MAX_WIDTH,
-            "rotary_dim": MAX_WIDTH,
             "intermediate": MAX_WIDTH,
             "vocab_size": MAX_VOCABULARY,
             "context_length": MAX_CONTEXT,
@@ -56,9 +79,21 @@ class ModelConfig:
                 raise ModelFileError(f"{field.name} must be between 1 and {limit}, got {value}")
         if self.heads % self.kv_heads:
             raise ModelFileError(f"heads must be a multiple of kv_heads, got {self.heads} and {self.kv_heads}")
-        if self.rotary_dim % 2 or self.rotary_dim > self.head_dim:
-            raise ModelFileError(f"rotary_dim must be even and at most head_dim ({self.head_dim}), got {self.rotary_dim}")
-        if not (math.isfinite(self.rope_theta) and self.rope_theta > 0):
-            raise ModelFileError(f"rope_theta must be a positive number, got {self.rope_theta}")
+        for layer in self.pattern:
+            if layer.rotation.dims > self.head_dim:
+                raise ModelFileError(f"rotary_dim must be at most head_dim ({self.head_dim}), got {layer.rotation.dims}")
         if not (math.isfinite(self.rms_eps) and 0 <= self.rms_eps < 1):
             raise ModelFileError(f"rms_eps must be at least 0 and below 1, got {self.rms_eps}")
+
+    def layer(self, index: int) -> LayerConfig:
+        return self.pattern[index % len(self.pattern)]
+
+    @property
+    def heads_width(self) -> int:
+        """Columns of all queries."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Columns of all keys; values have as many."""
+        return self.kv_heads * self.head_dim

@@ -17,6 +17,7 @@ from swiftsure.models.model_file import ModelFile, open_model_file
 from swiftsure.models.schedule import Embed, Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 from swiftsure.models.tokenizer import Tokenizer
+from swiftsure.models.transformer import unsupported_reasons, write_schedule
 
 KV_BITS = 16  # of a key or value, unless a mode says less
 KV_SCALE_BYTES = 4  # one float32 per head vector
@@ -30,15 +31,14 @@ class Model:
     The tokenizer and the template are built when first asked for: `models info` and runs on token ids never pay for them.
     """
 
-    def __init__(self, files: ModelFiles, file: ModelFile, arch: Architecture, config: ModelConfig) -> None:
+    def __init__(self, files: ModelFiles, file: ModelFile, config: ModelConfig) -> None:
         self.files = files
         self.config = config
         self._file = file
-        self._arch = arch
 
     @property
     def architecture(self) -> str:
-        return self._arch.name
+        return self.config.architecture
 
     @property
     def tensors(self) -> TensorSource:
@@ -103,7 +103,7 @@ class Model:
 
     def schedule(self) -> Schedule:
         """The static program of one pass."""
-        return self._arch.write_schedule(self.config)
+        return write_schedule(self.config)
 
     def info(self) -> dict[str, Any]:
         return _describe(self.files, self._file, self.config, [], self.schedule())
@@ -136,7 +136,7 @@ def open_model(files: ModelFiles) -> Model:
             raise ModelFileError("the file changed after its SHA-256 was taken")
         arch = _architecture_of(file)
         config = arch.read_config(file)
-        reasons = arch.unsupported_reasons(file, config)
+        reasons = unsupported_reasons(file, config)
         if reasons:
             more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
             raise UnsupportedModelError(reasons[0] + more)
@@ -144,7 +144,7 @@ def open_model(files: ModelFiles) -> Model:
         file.close()
         message = str(error)
         raise type(error)(message if message.startswith(str(files.path)) else f"{files.path}: {message}") from None
-    return Model(files, file, arch, config)
+    return Model(files, file, config)
 
 
 def describe(files: ModelFiles) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def describe(files: ModelFiles) -> dict[str, Any]:
         try:
             arch = _architecture_of(file)
             config = arch.read_config(file)
-            return _describe(files, file, config, arch.unsupported_reasons(file, config), arch.write_schedule(config))
+            return _describe(files, file, config, unsupported_reasons(file, config), write_schedule(config))
         except UnsupportedModelError as error:
             return _describe(files, file, None, [str(error)], None)
 

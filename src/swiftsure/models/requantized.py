@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
-from swiftsure.models.llama import EMBEDDING, HEAD
 from swiftsure.models.quantize import DEFAULT_METHOD, FLOAT_BYTES, METHODS, QUANTIZED_TYPES, dequantize_rows, encoded_bytes, quantize_rows
-from swiftsure.models.tensors import TensorInfo, TensorSource
+from swiftsure.models.tensors import EMBEDDING, HEAD, TensorInfo, TensorSource
 
 _PIECE_VALUES = 1 << 18  # weights worked on at a time by one thread: 1 MB of floats
 

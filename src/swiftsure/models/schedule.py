@@ -1,6 +1,6 @@
 """The static schedule of a model: a list of operations on named buffers.
 
-Pure data. An architecture file (``models/llama.py``) writes it, a back end runs it. A buffer is a matrix of float32 with one row per
+Pure data. ``models/transformer.py`` writes it, a back end runs it. A buffer is a matrix of float32 with one row per
 token of the pass, ``(rows, width)``; after :class:`SelectRows` there is one row per token whose logits are wanted.
 """
 

@@ -10,6 +10,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+EMBEDDING = "token_embd.weight"
+HEAD = "output.weight"
+"""Every architecture names these two alike; without a head, the embedding is the head."""
+
 BLOCK_TYPES = ("Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q4_K", "Q5_K", "Q6_K")
 MATRIX_TYPES = ("F32", "F16", "BF16", *BLOCK_TYPES)
 """Types whose matrices run, as GGUF spells them."""

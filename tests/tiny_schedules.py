@@ -1,0 +1,66 @@
+"""The schedules of the tiny models, written by hand, so that tests of back ends do not depend on the reader of model files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+
+if TYPE_CHECKING:
+    from tiny_models import TinySpec
+
+
+def schedule_by_hand(spec: TinySpec) -> Schedule:
+    """What a back end must compute for a model of this specification."""
+    q_width, kv_width = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    ops: list[Op] = [Embed(weight="token_embd.weight", out="x")]
+    for layer in range(spec.layers):
+        ops += _layer_ops(spec, layer, q_width, kv_width)
+    ops += [
+        SelectRows(x="x", out="last"),
+        RMSNorm(x="last", weight="output_norm.weight", out="last_normed", eps=spec.rms_eps),
+        Matmul(x="last_normed", weights=("token_embd.weight" if spec.tied else "output.weight",), out="logits"),
+    ]
+    buffers = {"x": spec.hidden, "normed": spec.hidden, "qkv": q_width + 2 * kv_width, "attended": q_width}
+    buffers |= {"gate_up": 2 * spec.intermediate, "mlp": spec.intermediate}
+    buffers |= {"last": spec.hidden, "last_normed": spec.hidden, "logits": spec.vocab}
+    return Schedule(
+        ops=tuple(ops),
+        buffers=buffers,
+        logits_buffer="logits",
+        vocab_size=spec.vocab,
+        layers=spec.layers,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        context_length=spec.context,
+    )
+
+
+def _layer_ops(spec: TinySpec, layer: int, q_width: int, kv_width: int) -> list[Op]:
+    def weight(role: str) -> str:
+        return f"blk.{layer}.{role}.weight"
+
+    def rope(offset: int, heads: int) -> Rope:
+        return Rope(
+            x="qkv",
+            offset=offset,
+            heads=heads,
+            head_dim=spec.head_dim,
+            rotary_dim=spec.head_dim,
+            theta=spec.rope_theta,
+            style=spec.rope_style,
+        )
+
+    return [
+        RMSNorm(x="x", weight=weight("attn_norm"), out="normed", eps=spec.rms_eps),
+        Matmul(x="normed", weights=(weight("attn_q"), weight("attn_k"), weight("attn_v")), out="qkv"),
+        rope(0, spec.heads),
+        rope(q_width, spec.kv_heads),
+        StoreKV(x="qkv", k_offset=q_width, v_offset=q_width + kv_width, layer=layer),
+        Attention(x="qkv", q_offset=0, out="attended", layer=layer, heads=spec.heads, scale=spec.head_dim**-0.5),
+        Matmul(x="attended", weights=(weight("attn_output"),), out="x", accumulate=True),
+        RMSNorm(x="x", weight=weight("ffn_norm"), out="normed", eps=spec.rms_eps),
+        Matmul(x="normed", weights=(weight("ffn_gate"), weight("ffn_up")), out="gate_up"),
+        SiluMul(x="gate_up", out="mlp"),
+        Matmul(x="mlp", weights=(weight("ffn_down"),), out="x", accumulate=True),
+    ]
