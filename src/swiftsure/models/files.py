@@ -19,11 +19,13 @@ def file_stamp(status: os.stat_result) -> FileStamp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelMember:
-    """A file inside a published wheel."""
+    """A file inside a published wheel, pinned: a whole model, or a part of one."""
 
     package: str
     version: str
     member: str
+    size_bytes: int
+    sha256: str  # of the member, lower-case hexadecimal
 
     @property
     def wheel(self) -> str:
