@@ -1,11 +1,10 @@
-// Times the quantized matmuls of one pass over SmolLM2-135M's matrices (random contents), per number of rows.
+// Times the quantized matmuls of one pass over a model's matrices (random contents), per number of rows.
 //
 //   cmake -S . -B build/bench -G Ninja -DSWIFTSURE_BENCHMARKS=ON && cmake --build build/bench --target bench_matmul
-//   build/bench/bench_matmul [--isa NAME,NAME] [--threads 2] [--repeats 20] [--rows 1,2,4,8] [--layers 30] [--cases pass,head]
+//   build/bench/bench_matmul [--isa NAME,NAME] [--threads 2] [--repeats 20] [--rows 1,2,4,8] [--model smollm2|gemma3] [--cases pass,head]
 //       [--types file,R4,R8]
 //
-// Every repeat runs each instruction set and packed type (`file`: the types that SmolLM2's file has, Q4_1 and for the head Q8_0) at each
-// number of rows once, in turn, so that a busy machine slows all of them alike; medians are printed. GB/s counts the packed weights that a
+// Every repeat runs each instruction set and packed type (`file`: the types that the model's file has) at each number of rows once, in turn, so that a busy machine slows all of them alike; medians are printed. GB/s counts the packed weights that a
 // pass reads once, GOP/s two operations per weight and row. `x1` is the time over that of the first number of rows, `speed` the median of
 // the first variant's time over this one's, pair by pair. Quantizing the activations is not part of the time.
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "dispatch.h"
+#include "file_blocks.h"
 #include "float_mode.h"
 #include "packed_weights.h"
 #include "pages.h"
@@ -36,12 +37,30 @@ struct Shape {
     int64_t n, k;
 };
 
-constexpr Shape kLayer[] = {{"qkv", TensorType::Q4_1, 960, 576},
-                            {"o", TensorType::Q4_1, 576, 576},
-                            {"gate_up", TensorType::Q4_1, 3072, 576},
-                            {"down", TensorType::Q4_1, 576, 1536}};
-constexpr Shape kHead = {"head", TensorType::Q8_0, 49152, 576};
-constexpr int64_t kMaxWidth = 1536;
+struct Model {
+    const char* name;
+    int layers;
+    std::vector<Shape> layer;
+    Shape head;
+};
+
+const std::vector<Model> kModels = {
+    {"smollm2",  // 135M, Q4_1
+     30,
+     {{"qkv", TensorType::Q4_1, 960, 576},
+      {"o", TensorType::Q4_1, 576, 576},
+      {"gate_up", TensorType::Q4_1, 3072, 576},
+      {"down", TensorType::Q4_1, 576, 1536}},
+     {"head", TensorType::Q8_0, 49152, 576}},
+    {"gemma3",  // 270M, Q4_K_M: rows of 640 do not fit super-blocks
+     18,
+     {{"qk", TensorType::Q5_0, 1280, 640},
+      {"v", TensorType::Q8_0, 256, 640},
+      {"o", TensorType::Q4_K, 640, 1024},
+      {"gate_up", TensorType::Q5_0, 4096, 640},
+      {"down", TensorType::Q6_K, 640, 2048}},
+     {"head", TensorType::Q8_0, 262144, 640}},
+};
 
 struct Options {
     std::vector<std::string> isas = {supported_isas().front()};
@@ -49,7 +68,7 @@ struct Options {
     std::vector<std::string> types = {"file"};
     int threads = 2;
     int repeats = 20;
-    int layers = 30;
+    Model model = kModels.front();
     std::vector<int64_t> rows = {1, 2, 4, 8};
 };
 
@@ -87,14 +106,16 @@ Options parse(int argc, char** argv) {
             options.threads = static_cast<int>(positive(name, value));
         else if (name == "--repeats")
             options.repeats = static_cast<int>(positive(name, value));
-        else if (name == "--layers")
-            options.layers = static_cast<int>(positive(name, value));
-        else if (name == "--rows") {
+        else if (name == "--model") {
+            const auto found = std::find_if(kModels.begin(), kModels.end(), [&](const Model& model) { return model.name == std::string(value); });
+            if (found == kModels.end()) usage(std::string("--model knows smollm2 and gemma3, got ") + value);
+            options.model = *found;
+        } else if (name == "--rows") {
             options.rows.clear();
             for (const std::string& item : split(value)) options.rows.push_back(positive(name, item.c_str()));
             if (options.rows.empty()) usage("--rows needs at least one number");
         } else
-            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --layers, --rows, --cases, --types");
+            usage("unknown option " + name + "; known: --isa, --threads, --repeats, --model, --rows, --cases, --types");
     }
     if (options.isas.empty()) usage("--isa needs at least one name");
     if (options.types.empty()) usage("--types needs at least one name");
@@ -105,18 +126,18 @@ Options parse(int argc, char** argv) {
     return options;
 }
 
-// A matrix of random integers with scales of 0.01 and, where there are any, minima of -0.08.
+// A matrix of random integers with scales of 0.01 and, where there are any, minima of -0.08 (in super-blocks both times random factors).
 std::unique_ptr<PackedWeights> random_matrix(const Shape& shape, TensorType packed, const std::shared_ptr<WeightArena>& arena,
                                              std::mt19937_64& random) {
     auto weights = std::make_unique<PackedWeights>(packed, shape.n, shape.k, arena);
     std::vector<uint8_t> source(static_cast<size_t>(source_bytes(shape.type, 1, shape.k)));
-    const size_t block = source.size() / static_cast<size_t>(shape.k / kGroup);
+    const size_t block = static_cast<size_t>(file_block_bytes(shape.type)), scale_at = static_cast<size_t>(file_scale_offset(shape.type));
     const uint16_t scale = 0x211F, minimum = 0xAD1F;
     for (int64_t row = 0; row < shape.n; ++row) {
         for (uint8_t& byte : source) byte = static_cast<uint8_t>(random());
         for (size_t at = 0; at < source.size(); at += block) {
-            std::memcpy(&source[at], &scale, 2);
-            if (shape.type == TensorType::Q4_1) std::memcpy(&source[at + 2], &minimum, 2);
+            std::memcpy(&source[at + scale_at], &scale, 2);
+            if (group_format(shape.type).minimum) std::memcpy(&source[at + scale_at + 2], &minimum, 2);
         }
         weights->pack_rows(row, 1, source.data(), source.size(), shape.type);
     }
@@ -201,11 +222,13 @@ struct Case {
     std::vector<Matrices> matrices;  // per packed type
 };
 
+using RowsByWidth = std::map<int64_t, Rows>;
+
 // What is timed in turn: one instruction set and packed type at one number of rows.
 struct Variant {
     const KernelTable* table;
     size_t type;
-    std::shared_ptr<Rows> narrow, wide;
+    std::shared_ptr<RowsByWidth> x;
     int64_t rows;
     std::vector<double> times;
 };
@@ -214,13 +237,16 @@ std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
     std::vector<Variant> all;
     for (const std::string& isa : options.isas) {
         const KernelTable* table = find_kernel_table(isa);
-        std::vector<std::shared_ptr<Rows>> narrow, wide;
+        std::vector<std::shared_ptr<RowsByWidth>> x;
         for (int64_t rows : options.rows) {
-            narrow.push_back(std::make_shared<Rows>(*table, rows, 576, random));
-            wide.push_back(std::make_shared<Rows>(*table, rows, kMaxWidth, random));
+            x.push_back(std::make_shared<RowsByWidth>());
+            std::vector<Shape> shapes = options.model.layer;
+            shapes.push_back(options.model.head);
+            for (const Shape& shape : shapes)
+                if (!x.back()->contains(shape.k)) x.back()->try_emplace(shape.k, *table, rows, shape.k, random);
         }
         for (size_t type = 0; type < options.types.size(); ++type)
-            for (size_t i = 0; i < options.rows.size(); ++i) all.push_back({table, type, narrow[i], wide[i], options.rows[i], {}});
+            for (size_t i = 0; i < options.rows.size(); ++i) all.push_back({table, type, x[i], options.rows[i], {}});
     }
     return all;
 }
@@ -228,7 +254,7 @@ std::vector<Variant> variants(const Options& options, std::mt19937_64& random) {
 double run_once(const Variant& variant, const Matrices& matrices, int threads, float* out) {
     return Team(threads).seconds(static_cast<int>(matrices.size()), [&](int step, int index) {
         const PackedMatrix& w = matrices[static_cast<size_t>(step)]->matrix;
-        const Rows& x = w.k == kMaxWidth ? *variant.wide : *variant.narrow;
+        const Rows& x = variant.x->at(w.k);
         const int64_t pairs = (w.strips + 1) / 2;
         const int64_t begin = pairs * index / threads * 2, end = std::min(pairs * (index + 1) / threads * 2, w.strips);
         for (int64_t strip = begin; strip < end; strip += kStripsPerChunk) {  // as a program claims them
@@ -244,7 +270,7 @@ double run_once(const Variant& variant, const Matrices& matrices, int threads, f
 void report(const Options& options, const Case& item, std::mt19937_64& random) {
     if (!options.cases.empty() && std::find(options.cases.begin(), options.cases.end(), item.name) == options.cases.end()) return;
     std::vector<Variant> all = variants(options, random);
-    std::vector<float> out(static_cast<size_t>(*std::max_element(options.rows.begin(), options.rows.end())) * 49152);
+    std::vector<float> out(static_cast<size_t>(*std::max_element(options.rows.begin(), options.rows.end())) * static_cast<size_t>(options.model.head.n));
     const size_t sizes = options.rows.size();
     for (int repeat = -1; repeat < options.repeats; ++repeat)
         for (size_t i = 0; i < sizes; ++i)
@@ -279,8 +305,9 @@ int main(int argc, char** argv) {
     auto arena = std::make_shared<WeightArena>();
     std::vector<std::unique_ptr<PackedWeights>> owned;
     std::vector<Case> cases = {{"pass", {}}, {"layers", {}}};
-    for (const Shape& shape : kLayer) cases.push_back({shape.name, {}});
-    cases.push_back({kHead.name, {}});
+    const Model& model = options.model;
+    for (const Shape& shape : model.layer) cases.push_back({shape.name, {}});
+    cases.push_back({model.head.name, {}});
     for (const std::string& type : options.types) {
         for (Case& item : cases) item.matrices.emplace_back();
         const auto add = [&](const Shape& shape, std::initializer_list<size_t> to) {
@@ -288,9 +315,9 @@ int main(int argc, char** argv) {
             owned.push_back(random_matrix(shape, packed, arena, random));
             for (size_t at : to) cases[at].matrices.back().push_back(owned.back().get());
         };
-        for (int layer = 0; layer < options.layers; ++layer)
-            for (size_t i = 0; i < 4; ++i) add(kLayer[i], {0, 1, 2 + i});
-        add(kHead, {0, 6});
+        for (int layer = 0; layer < model.layers; ++layer)
+            for (size_t i = 0; i < model.layer.size(); ++i) add(model.layer[i], {0, 1, 2 + i});
+        add(model.head, {0, 2 + model.layer.size()});
     }
 
     std::printf("threads=%d repeats=%d weights=%.1f MB\n", options.threads, options.repeats,

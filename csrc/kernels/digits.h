@@ -2,9 +2,8 @@
 //
 //   store_payload(payload, first, last)   32 quantized activations (|q| <= 32639) to the 64 bytes that the dot products below read
 //   load_payload(payload, q)              the way back, in natural order
-//   dot_integers<bits, halves, rows>(w, payload, stride, start, sum)   sum[r] = start[r] + sum over c of q[r][c] * integer[n][c], integers
-//   of
-//                                         4, 5 or 6 bits in [0, 2^bits), c in columns 0..15 (kFirstHalf), 16..31 (kLastHalf) or all
+//   dot_integers<bits, apart, rows>(w, payload, stride, start, sum)   sum[r] = start[r] + sum over c of q[r][c] * integer[n][c], integers of
+//                                         4, 5 or 6 bits in [0, 2^bits); apart: columns 0..15 in sum[r], 16..31 in sum[rows + r]
 //   dot_int8<rows>(w, payload, stride, q_sum, stride, sum)   sum[r] = sum over c of q[r][c] * int8[n][c]
 //
 // Layout of w: packed_matrix.h. Everything fits int32: 32 * 32639 * 255 < 2^28.
@@ -13,12 +12,6 @@
 #include "activations.h"
 #include "packed_matrix.h"
 #include "simd/vec16.h"
-
-namespace swiftsure::SWIFTSURE_ISA {
-
-constexpr int kFirstHalf = 1, kLastHalf = 2, kBothHalves = 3;  // columns of a group
-
-}  // namespace swiftsure::SWIFTSURE_ISA
 
 #if defined(__AVX512VNNI__)
 #include "kernels/digits_vnni.h"

@@ -107,10 +107,11 @@ struct IntegerVectors {
     }
 };
 
-template <int bits, int halves, int rows>
+template <int bits, bool apart, int rows>
 inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
+    constexpr int sums = apart ? 2 * rows : rows, last = sums - rows;  // the sums of columns 16..31 begin at `last`
     SWIFTSURE_UNROLL
-    for (int r = 0; r < rows; ++r) sum[r] = start[r];
+    for (int r = 0; r < sums; ++r) sum[r] = start[r];
     IntegerVectors<bits> vectors{w};
     SWIFTSURE_UNROLL
     for (int j = 0; j < 4; ++j) {
@@ -121,14 +122,10 @@ inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t strid
         SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) {
             const uint8_t* q = payload + r * stride + 8 * j;
-            if constexpr ((halves & kFirstHalf) != 0) {
-                sum[r] = add_products(sum[r], head_even, load_pair(q));
-                sum[r] = add_products(sum[r], head_odd, load_pair(q + 4));
-            }
-            if constexpr ((halves & kLastHalf) != 0) {
-                sum[r] = add_products(sum[r], tail_even, load_pair(q + 32));
-                sum[r] = add_products(sum[r], tail_odd, load_pair(q + 36));
-            }
+            sum[r] = add_products(sum[r], head_even, load_pair(q));
+            sum[r] = add_products(sum[r], head_odd, load_pair(q + 4));
+            sum[last + r] = add_products(sum[last + r], tail_even, load_pair(q + 32));
+            sum[last + r] = add_products(sum[last + r], tail_odd, load_pair(q + 36));
         }
     }
 }

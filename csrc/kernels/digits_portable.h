@@ -12,16 +12,16 @@ inline void store_payload(uint8_t* payload, i32x16 first, i32x16 last) {
 
 inline void load_payload(const uint8_t* payload, int16_t* q) { std::memcpy(q, payload, kGroupPayloadBytes); }
 
-template <int halves = kBothHalves>
-inline i32x16 dot_columns(const int16_t (&columns)[32][16], const uint8_t* payload, i32x16 sum) {
+// Products of columns [begin, end) added to `sum`.
+inline i32x16 dot_columns(const int16_t (&columns)[32][16], const uint8_t* payload, i32x16 sum, int begin = 0, int end = 32) {
     int16_t q[32];
     load_payload(payload, q);
-    for (int c = halves == kLastHalf ? 16 : 0; c < (halves == kFirstHalf ? 16 : 32); ++c)
+    for (int c = begin; c < end; ++c)
         for (int n = 0; n < 16; ++n) sum.v[n] += static_cast<int32_t>(columns[c][n]) * static_cast<int32_t>(q[c]);
     return sum;
 }
 
-template <int bits, int halves, int rows>
+template <int bits, bool apart, int rows>
 inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
     constexpr int extra = bits - 4, vectors = extra == 0 ? 4 : 4 / extra, above = (1 << extra) - 1;  // vectors of nibbles a plane serves
     int16_t columns[32][16];
@@ -33,7 +33,10 @@ inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t strid
                 columns[4 * j + i][n] = static_cast<int16_t>((byte & 15) | (plane & above) << 4);
                 columns[16 + 4 * j + i][n] = static_cast<int16_t>(byte >> 4 | (plane >> 4 & above) << 4);
             }
-    for (int r = 0; r < rows; ++r) sum[r] = dot_columns<halves>(columns, payload + r * stride, start[r]);
+    for (int r = 0; r < rows; ++r) {
+        sum[r] = dot_columns(columns, payload + r * stride, start[r], 0, apart ? 16 : 32);
+        if constexpr (apart) sum[rows + r] = dot_columns(columns, payload + r * stride, start[rows + r], 16);
+    }
 }
 
 template <int rows>

@@ -54,11 +54,12 @@ struct IntegerVectors {
     }
 };
 
-template <int bits, int halves, int rows>
+template <int bits, bool apart, int rows>
 inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
-    __m512i high[rows], low[rows];
+    constexpr int sums = apart ? 2 * rows : rows, last = sums - rows;  // the sums of columns 16..31 begin at `last`
+    __m512i high[sums], low[sums];
     SWIFTSURE_UNROLL
-    for (int r = 0; r < rows; ++r) {
+    for (int r = 0; r < sums; ++r) {
         high[r] = _mm512_setzero_si512();
         low[r] = start[r].v;
     }
@@ -68,20 +69,20 @@ inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t strid
         __m512i head, tail;
         vectors.next(j, head, tail);
         SWIFTSURE_UNROLL
-        for (int r = 0; r < rows && (halves & kFirstHalf) != 0; ++r) {
+        for (int r = 0; r < rows; ++r) {
             const uint8_t* digits = payload + r * stride + 4 * j;
             high[r] = _mm512_dpbusd_epi32(high[r], head, broadcast_quad(digits));
             low[r] = _mm512_dpbusd_epi32(low[r], head, broadcast_quad(digits + 32));
         }
         SWIFTSURE_UNROLL
-        for (int r = 0; r < rows && (halves & kLastHalf) != 0; ++r) {
+        for (int r = 0; r < rows; ++r) {
             const uint8_t* digits = payload + r * stride + 4 * j;
-            high[r] = _mm512_dpbusd_epi32(high[r], tail, broadcast_quad(digits + 16));
-            low[r] = _mm512_dpbusd_epi32(low[r], tail, broadcast_quad(digits + 48));
+            high[last + r] = _mm512_dpbusd_epi32(high[last + r], tail, broadcast_quad(digits + 16));
+            low[last + r] = _mm512_dpbusd_epi32(low[last + r], tail, broadcast_quad(digits + 48));
         }
     }
     SWIFTSURE_UNROLL
-    for (int r = 0; r < rows; ++r) sum[r].v = _mm512_add_epi32(_mm512_slli_epi32(high[r], 8), low[r]);
+    for (int r = 0; r < sums; ++r) sum[r].v = _mm512_add_epi32(_mm512_slli_epi32(high[r], 8), low[r]);
 }
 
 // Flipping the sign bit adds 128 to a weight and makes it unsigned; starting from -128 * sum(q) takes it off again.

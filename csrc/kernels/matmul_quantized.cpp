@@ -17,7 +17,8 @@
 namespace swiftsure::SWIFTSURE_ISA {
 namespace {
 
-constexpr int64_t kMaxRows = 8;  // rows of activations that share one unpacking of the weights
+// Rows of activations that share one unpacking of the weights: as many as have registers for their sums.
+constexpr int64_t max_rows(TensorType type) { return has_half_scales(type) ? 4 : 8; }
 
 // sum[r] of one group of one strip.
 template <TensorType type, int rows>
@@ -29,21 +30,22 @@ inline void dot_group(const uint8_t* group, const uint8_t* payload, int64_t stri
         i32x16 start[rows];
         SWIFTSURE_UNROLL
         for (int r = 0; r < rows; ++r) start[r] = splat_i32(-format.offset * q_sum[r * groups]);
-        dot_integers<format.bits, kBothHalves, rows>(group, payload, stride, start, sum);
+        dot_integers<format.bits, false, rows>(group, payload, stride, start, sum);
     }
 }
 
-// sum[r] of columns 0..15 or 16..31 of a group.
-template <TensorType type, int half, int rows>
-inline void dot_half(const uint8_t* group, const Activations& x, int64_t at, i32x16* sum) {
+// sum[r] of columns 0..15 of a group, sum[rows + r] of columns 16..31.
+template <TensorType type, int rows>
+inline void dot_halves(const uint8_t* group, const Activations& x, int64_t at, i32x16* sum) {
     constexpr GroupFormat format = group_format(type);
-    i32x16 start[rows];
+    i32x16 start[2 * rows];
     SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) {
         const int32_t first = x.half_sum[at + r * x.groups];
-        start[r] = splat_i32(-format.offset * (half == kFirstHalf ? first : x.sum[at + r * x.groups] - first));
+        start[r] = splat_i32(-format.offset * first);
+        start[rows + r] = splat_i32(-format.offset * (x.sum[at + r * x.groups] - first));
     }
-    dot_integers<format.bits, half, rows>(group, x.payload + at * kGroupPayloadBytes, x.groups * kGroupPayloadBytes, start, sum);
+    dot_integers<format.bits, true, rows>(group, x.payload + at * kGroupPayloadBytes, x.groups * kGroupPayloadBytes, start, sum);
 }
 
 template <int rows>
@@ -74,13 +76,13 @@ void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t ro
         for (int64_t line = 0; line < ahead_bytes; line += 64) __builtin_prefetch(ahead + line);
         const uint8_t* group = strip_data + group_offset(type, g);
         const GroupScales scales = load_group_scales<type>(strip_data, g);
-        i32x16 sum[rows];
         if constexpr (has_half_scales(type)) {
-            dot_half<type, kFirstHalf, rows>(group, x, at, sum);
+            i32x16 sum[2 * rows];
+            dot_halves<type, rows>(group, x, at, sum);
             add_scaled<rows>(sum, scales.scale, x, at, acc);
-            dot_half<type, kLastHalf, rows>(group, x, at, sum);
-            add_scaled<rows>(sum, scales.second, x, at, acc);
+            add_scaled<rows>(sum + rows, scales.second, x, at, acc);
         } else {
+            i32x16 sum[rows];
             dot_group<type, rows>(group, x.payload + at * kGroupPayloadBytes, stride, x.sum + at, groups, sum);
             SWIFTSURE_UNROLL
             for (int r = 0; r < rows; ++r)
@@ -104,6 +106,10 @@ void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, i
             return tile<type, 3>(w, x, strip, row, prefetch, out);
         case 4:
             return tile<type, 4>(w, x, strip, row, prefetch, out);
+        default:
+            break;
+    }
+    if constexpr (max_rows(type) > 4) switch (rows) {
         case 5:
             return tile<type, 5>(w, x, strip, row, prefetch, out);
         case 6:
@@ -118,8 +124,9 @@ void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, i
 // Rows [row, x.rows) of one strip.
 template <TensorType type>
 void multiply_strip(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, const Output& out) {
-    for (; row < x.rows; row += kMaxRows) {
-        const int64_t rows = x.rows - row < kMaxRows ? x.rows - row : kMaxRows;
+    constexpr int64_t most = max_rows(type);
+    for (; row < x.rows; row += most) {
+        const int64_t rows = x.rows - row < most ? x.rows - row : most;
         multiply_rows<type>(w, x, strip, row, rows, row == 0 ? kPrefetchBytes : 0, out);
     }
 }
