@@ -306,7 +306,7 @@ class TestPaths:
     def test_folder_with_one_model_stands_for_it(self, tmp_path: Path) -> None:
         folder = tmp_path / "folder"
         folder.mkdir()
-        with pytest.raises(ModelNotFoundError, match=r"exactly one \.gguf file; found none"):
+        with pytest.raises(ModelNotFoundError, match=r"exactly one \.gguf file, or config\.json and \.safetensors files"):
             resolve(folder)
         (folder / "a.gguf").write_bytes(MEMBER)
         assert resolve(str(folder)).path == folder / "a.gguf"

@@ -92,7 +92,7 @@ def run_record(llm: LLM, generation: Generation | None, error: BaseException | N
         isa=activation.isa,
         threads=activation.threads,
         thread_choice=llm.thread_choice.to_dict() if llm.thread_choice else None,
-        pins={"model": {"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256}},
+        pins={"model": files.pins()},
         machine=read_machine(),
         levers=facts["levers"],
         phases_s={"load": sum(llm.load_phases.values())} | {name.removesuffix("_s"): seconds for name, seconds in phases.items()},

@@ -218,7 +218,7 @@ def check(
             advice=_advice(bytes_per_token, kv_bytes_per_position(schedule), opened.config.context_length),
             thread_choice=plan.threads if plan else None,
             start=_start(files.sha256, plan.numerics.variant if plan else FULL_NUMERICS.variant, cache=cache),
-            pins={"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256},
+            pins=files.pins(),
         )
 
 

@@ -91,9 +91,10 @@ CATALOGUE: dict[str, Entry] = {
 def resolve(name: str | Path, *, offline: bool = False, progress: Progress | None = None) -> ModelFiles:
     """Finds a model's file, fetching it when it is not here yet.
 
-    ``name`` is a catalogue name, a path to a GGUF file or to a folder with one, or ``hf:org/name[@revision][/file.gguf]``. ``progress`` is
-    called with bytes done and bytes in all, while fetching and while hashing. Raises ModelNotFoundError for a name that is none of these,
-    or with ``offline`` for a file that is not here, and DigestError for a catalogue file whose bytes are not the pinned ones.
+    ``name`` is a catalogue name, a path to a GGUF file, to a folder with one or to a folder of .safetensors files, or
+    ``hf:org/name[@revision][/file.gguf]``. ``progress`` is called with bytes done and bytes in all, while fetching and while hashing.
+    Raises ModelNotFoundError for a name that is none of these, or with ``offline`` for a file that is not here, and DigestError for a
+    catalogue file whose bytes are not the pinned ones.
     """
     if isinstance(name, str):
         if name in CATALOGUE:
@@ -119,6 +120,10 @@ def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:
     Raises DigestError when the bytes are not the pinned ones (catalogue, hub), or not those recorded under this size and time of change.
     """
     files = resolve(name, offline=True)
+    if files.file_sha256 is not None:
+        from swiftsure.models.folder_pins import verify_folder
+
+        return verify_folder(files, progress)
     sha256, _ = cache.digest_of(files.path, progress, anew=True)
     if sha256 == files.sha256:
         return files
@@ -212,8 +217,12 @@ def _resolve_path(path: Path, progress: Progress | None) -> ModelFiles:
         raise ModelNotFoundError(f"{path}: no such file")
     if path.is_dir():
         inside = sorted(path.glob("*.gguf"))
+        if not inside:
+            from swiftsure.models.folder_pins import resolve_folder
+
+            return resolve_folder(path, progress)
         if len(inside) != 1:
-            names = ", ".join(p.name for p in inside) or "none"
+            names = ", ".join(p.name for p in inside)
             raise ModelNotFoundError(f"{path}: a model folder must hold exactly one .gguf file; found {names}")
         path = inside[0]
     if not path.is_file():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 FileStamp = tuple[int, ...]
 """Size, time of change of the content and of the entry (ns), and number of a file: what cannot stay the same when the bytes change. The
@@ -34,12 +37,24 @@ class WheelMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFiles:
-    """A weights file that is present, with the pin that names its bytes."""
+    """A weights file, or a folder of files, that is present, with the pin that names its bytes."""
 
     name: str
     path: Path
-    sha256: str  # of the whole file, lower-case hexadecimal
+    sha256: str  # of the whole file, lower-case hexadecimal; of a folder: of its list of digests, see folder_digest
     source: str  # where it came from: "catalogue: ...", "path", "hf:org/name"
     version: str | None = None
     licence: str | None = None
-    stamp: FileStamp | None = None  # the file when its digest was taken
+    stamp: FileStamp | None = None  # the file, or the folder's files, when the digest was taken
+    file_sha256: Mapping[str, str] | None = None  # of a folder: SHA-256 of each file, by name
+
+    def pins(self) -> dict[str, Any]:
+        """What a record says about the bytes that ran."""
+        facts = {"name": self.name, "source": self.source, "version": self.version, "sha256": self.sha256}
+        return facts if self.file_sha256 is None else facts | {"files": dict(self.file_sha256)}
+
+
+def folder_digest(digests: Mapping[str, str]) -> str:
+    """SHA-256 of a folder: of the text that ``sha256sum`` prints for its files in the order of their names (``LC_ALL=C``)."""
+    text = "".join(f"{sha256}  {name}\n" for name, sha256 in sorted(digests.items()))
+    return hashlib.sha256(text.encode()).hexdigest()

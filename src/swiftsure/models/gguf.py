@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from swiftsure.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
 from swiftsure.models.files import file_stamp
 from swiftsure.models.gguf_header import StringArray, Value, parse_header
-from swiftsure.models.tensors import TensorInfo
+from swiftsure.models.tensors import TensorInfo, read_bytes
 
 # File kinds that people pass by mistake: first bytes or suffix -> what it is.
 _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -149,20 +149,7 @@ class GGUFFile:
         return self._fd
 
     def _read(self, offset: int, nbytes: int, what: str) -> NDArray[np.uint8]:
-        out = np.empty(nbytes, np.uint8)
-        done = 0
-        while done < nbytes:
-            try:
-                now = os.preadv(self._open_fd(), [out[done:]], offset + done)  # type: ignore[list-item]  # any writable buffer does
-            except OSError as error:
-                raise ModelFileError(f"{self.path}: {what} cannot be read: {error.strerror or error}") from None
-            if now == 0:
-                raise ModelFileError(
-                    f"{self.path}: {what} ends at byte {offset + nbytes}, but the file now at {offset + done}: "
-                    "it was cut short after it was opened"
-                )
-            done += now
-        return out
+        return read_bytes(self._open_fd(), offset, nbytes, f"{self.path}: {what}")
 
     def __enter__(self) -> Self:
         return self
@@ -184,7 +171,9 @@ def _open_file(path: Path) -> int:
             if head[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04"):
                 raise UnsupportedModelError(f"{path}: looks like a Python pickle, which can run code when loaded; use a GGUF file")
             if path.suffix.lower() == ".safetensors":
-                raise UnsupportedModelError(f"{path}: safetensors files are not supported yet; use a GGUF file")
+                raise UnsupportedModelError(
+                    f"{path}: a .safetensors file holds weights alone; name the folder, which must hold config.json too"
+                )
             if len(head) < 24:
                 raise ModelFileError(f"{path}: header: a GGUF file has at least 24 bytes, this one {len(head)}")
             return os.dup(file.fileno())

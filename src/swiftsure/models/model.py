@@ -13,6 +13,7 @@ from swiftsure.models.architectures import Architecture, architecture
 from swiftsure.models.chat_template import ChatTemplate, Message
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.files import ModelFiles
+from swiftsure.models.hf_folder import HFFolder
 from swiftsure.models.model_file import ModelFile, open_model_file
 from swiftsure.models.schedule import Embed, Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
@@ -47,6 +48,8 @@ class Model:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Raises UnsupportedModelError for a vocabulary of another kind and ModelFileError for a damaged one."""
+        if isinstance(self._file, HFFolder):
+            raise UnsupportedModelError(f"{self.files.path}: the tokenizer of a folder is not read yet; use a GGUF file")
         tokenizer = Tokenizer.from_gguf(self._file.metadata)
         if tokenizer.vocab_size != self.config.vocab_size:
             raise ModelFileError(f"the vocabulary has {tokenizer.vocab_size} tokens, but the embedding {self.config.vocab_size} rows")

@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from swiftsure.models.files import FileStamp
 from swiftsure.models.gguf import GGUFFile, Metadata
+from swiftsure.models.hf_folder import HFFolder
 from swiftsure.models.tensors import TensorSource
 
 
@@ -56,4 +57,4 @@ def open_model_file(path: Path) -> ModelFile:
 
     Raises ModelNotFoundError, ModelFileError or UnsupportedModelError; each message starts with the path.
     """
-    return GGUFFile(path)
+    return HFFolder(path) if path.is_dir() else GGUFFile(path)

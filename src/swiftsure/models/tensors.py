@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
@@ -9,6 +10,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from swiftsure.errors import ModelFileError
 
 EMBEDDING = "token_embd.weight"
 HEAD = "output.weight"
@@ -54,3 +57,20 @@ class TensorSource(Protocol):
 
     def close(self) -> None:
         """Safe to call twice."""
+
+
+def read_bytes(fd: int, offset: int, nbytes: int, what: str) -> NDArray[np.uint8]:
+    """Exactly these bytes of an open file. Raises ModelFileError, which calls them ``what``. May be called from several threads."""
+    out = np.empty(nbytes, np.uint8)
+    done = 0
+    while done < nbytes:
+        try:
+            now = os.preadv(fd, [out[done:]], offset + done)  # type: ignore[list-item]  # any writable buffer does
+        except OSError as error:
+            raise ModelFileError(f"{what} cannot be read: {error.strerror or error}") from None
+        if now == 0:
+            raise ModelFileError(
+                f"{what} ends at byte {offset + nbytes}, but the file now at {offset + done}: it was cut short after it was opened"
+            )
+        done += now
+    return out

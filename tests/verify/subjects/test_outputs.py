@@ -287,7 +287,7 @@ def entry(dtype: Any = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict[
         (tensors(entry(shape=(1 << 62, 4)), bytes(8)), "cannot lie at bytes 0 to 8"),
         (tensors(entry(shape=(-2,)), bytes(8)), "whole numbers of at least 0"),
         (tensors(entry(offsets=(8, 0)), bytes(8)), "cannot lie"),
-        (tensors(entry(offsets=(4, 12)), bytes(12)), "cannot lie"),
+        (tensors(entry(offsets=(4, 12)), bytes(12)), "belong to no tensor"),
         (tensors(entry(), bytes(4)), "ends at byte"),
         (tensors(entry(), bytes(12)), "the tensors end at byte"),
         (tensors({"x": 5}, b""), "must state dtype, shape and data_offsets"),

@@ -215,7 +215,7 @@ def profile(
     files, activation = llm.model.files, llm.activation
     return ProfileResult(
         activation=activation.to_dict(),
-        pins={"model": {"name": files.name, "source": files.source, "version": files.version, "sha256": files.sha256}},
+        pins={"model": files.pins()},
         cases=tuple(profiles),
         generation=generation,
         peaks=peaks,

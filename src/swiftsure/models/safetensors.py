@@ -1,0 +1,142 @@
+"""Weights in ``.safetensors`` files: one file, or several that ``model.safetensors.index.json`` names.
+
+Tensors are read, never mapped, as those of a GGUF file are: a mapped file that somebody cuts short ends the process with a signal.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from swiftsure.errors import ModelError, ModelFileError
+from swiftsure.models.files import FileStamp, file_stamp
+from swiftsure.models.json_files import read_json_object
+from swiftsure.models.safetensors_header import StoredTensor, read_header
+from swiftsure.models.tensors import read_bytes
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+
+def weight_files(folder: Path) -> list[str]:
+    """Names of the weights files of a folder, ascending, and of the index if there is one.
+
+    ``model.safetensors`` comes before an index, as in the transformers library. Raises ModelFileError for an index that names a file
+    outside the folder or one that is not there, and when the folder holds neither.
+    """
+    if (folder / SINGLE).is_file():
+        return [SINGLE]
+    if (folder / INDEX).is_file():
+        return sorted({INDEX, *_weight_map(folder).values()})
+    found = ", ".join(sorted(path.name for path in folder.glob("*.safetensors"))[:8]) or "none"
+    raise ModelFileError(f"{folder}: must hold {SINGLE} or {INDEX}; .safetensors files there: {found}")
+
+
+def _weight_map(folder: Path) -> dict[str, str]:
+    """Tensor -> file, as the index says."""
+    path = folder / INDEX
+    found: Any = read_json_object(path).get("weight_map")
+    if not isinstance(found, dict) or not found or not all(isinstance(file, str) for file in found.values()):
+        raise ModelFileError(f"{path}: 'weight_map' must be an object that names a file for each tensor")
+    for file in sorted(set(found.values())):
+        if Path(file).name != file or "\\" in file or not file.isprintable() or not file.endswith(".safetensors"):
+            raise ModelFileError(f"{path}: shards must be .safetensors files of the folder itself, got {file!r}")
+        if not (folder / file).is_file():
+            raise ModelFileError(f"{path}: shard {file!r} is missing from the folder")
+    return found
+
+
+class SafetensorsFile:
+    """One open file. Tensors may be read from several threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Parses the header. Raises ModelFileError or UnsupportedModelError; each message starts with the path."""
+        self.path = path
+        self._fd: int | None = None
+        try:
+            if not path.is_file():
+                raise ModelFileError("no such file")
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self.stamp = file_stamp(os.fstat(self._fd))
+            self.size = self.stamp[0]
+            self.tensors = read_header(self._fd, self.size)
+        except ModelError as error:
+            self.close()
+            raise type(error)(f"{path}: {error}") from None
+        except OSError as error:
+            self.close()
+            raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+    def read(self, name: str) -> NDArray[np.uint8]:
+        entry = self.tensors[name]
+        return read_bytes(self._open_fd(), entry.offset, entry.nbytes, f"{self.path}: tensor '{name}'")
+
+    def current_stamp(self) -> FileStamp:
+        return file_stamp(os.fstat(self._open_fd()))
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _open_fd(self) -> int:
+        if self._fd is None:
+            raise ModelFileError(f"{self.path}: the file is closed")
+        return self._fd
+
+
+class Shards:
+    """All weights files of a folder as one."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises ModelFileError for files that do not hold what the index says, and as :class:`SafetensorsFile`."""
+        self.folder = folder
+        self.files: dict[str, SafetensorsFile] = {}
+        self._place: dict[str, SafetensorsFile] = {}
+        try:
+            for file in weight_files(folder):
+                if file != INDEX:
+                    self._add(file)
+            if SINGLE not in self.files:
+                self._check_index()
+        except BaseException:
+            self.close()
+            raise
+
+    def _add(self, file: str) -> None:
+        opened = self.files[file] = SafetensorsFile(self.folder / file)
+        for name in opened.tensors:
+            if name in self._place:
+                raise ModelFileError(f"{self.folder}: tensor '{name}' lies in both {self._place[name].path.name} and {file}")
+            self._place[name] = opened
+
+    def _check_index(self) -> None:
+        stated = _weight_map(self.folder)
+        for name, file in stated.items():
+            if name not in self.files[file].tensors:
+                raise ModelFileError(f"{self.folder / INDEX}: says that tensor {name!r} lies in {file}, which does not hold it")
+        for name, opened in self._place.items():
+            if name not in stated:
+                raise ModelFileError(f"{opened.path}: holds tensor '{name}', which {INDEX} does not name")
+
+    def names(self) -> Iterator[str]:
+        return iter(self._place)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._place
+
+    def entry(self, name: str) -> StoredTensor:
+        """KeyError without it."""
+        return self._place[name].tensors[name]
+
+    def read(self, name: str) -> NDArray[np.uint8]:
+        return self._place[name].read(name)
+
+    def close(self) -> None:
+        for file in self.files.values():
+            file.close()
