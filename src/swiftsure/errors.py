@@ -8,7 +8,8 @@
     │   ├── ModelNotFoundError         no such name, file or revision
     │   ├── ModelFileError             the file is damaged, truncated or lies about itself
     │   ├── UnsupportedModelError      a sound file of a kind this build cannot run
-    │   └── DigestError                the bytes are not the pinned ones
+    │   ├── DigestError                the bytes are not the pinned ones
+    │   └── LicenceError               the model's licence was not accepted
     ├── TemplateError              2   a chat template refused the messages or misbehaved
     ├── ContextLengthError         2   the request does not fit the context
     ├── CapacityError              1   memory or key-value blocks ran out
@@ -47,6 +48,10 @@ class UnsupportedModelError(ModelError):
 
 
 class DigestError(ModelError):
+    pass
+
+
+class LicenceError(ModelError):
     pass
 
 

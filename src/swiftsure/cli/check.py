@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from swiftsure.cli import options
 from swiftsure.cli.console import ProgressBar, count_text, note, print_pairs, print_table, print_wrapped, size_text
 from swiftsure.cli.framework import option
+from swiftsure.cli.licence import settle_licences
 
 if TYPE_CHECKING:
     from swiftsure import CheckResult
@@ -25,6 +26,7 @@ def check(
     without: options.WithoutOption = None,
     draft: options.DraftOption = None,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     json_output: options.JsonFlag = False,
     show_schedule: ShowSchedule = False,
     threads: options.ThreadsOption = None,
@@ -40,6 +42,7 @@ def check(
     name = options.chosen_model(model, model_option)
     from swiftsure.engine.loading import check as check_mode
 
+    settle_licences(name, draft, accept=accept_licence, offline=offline)
     with ProgressBar("loading") as progress:
         result = check_mode(
             name,

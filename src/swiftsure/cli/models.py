@@ -11,6 +11,7 @@ import typer
 from swiftsure.cli import options
 from swiftsure.cli.console import ProgressBar, print_pairs, print_table, size_text
 from swiftsure.cli.framework import CommandGroup, PlainCommand, option
+from swiftsure.cli.licence import settle_licences
 
 if TYPE_CHECKING:
     from swiftsure.models.files import ModelFiles
@@ -45,24 +46,38 @@ def list_models(json_output: options.JsonFlag = False) -> int:
 
 
 @app.command("pull", cls=PlainCommand)
-def pull(model: options.ModelArgument = None, force: Force = False, json_output: options.JsonFlag = False) -> int:
+def pull(
+    model: options.ModelArgument = None,
+    force: Force = False,
+    accept_licence: options.AcceptLicenceOption = False,
+    json_output: options.JsonFlag = False,
+) -> int:
     """Fetch a model into the cache and check its digest."""
     from swiftsure.models.catalogue import pull as pull_files
 
+    name = options.chosen_model(model, None)
+    settle_licences(name, accept=accept_licence, offline=False, force=force)
     with ProgressBar("fetching") as progress:
-        files = pull_files(options.chosen_model(model, None), force=force, progress=progress)
+        files = pull_files(name, force=force, progress=progress)
     _print_files(files, json_output)
     return 0
 
 
 @app.command("info", cls=PlainCommand)
-def info(model: options.ModelArgument = None, offline: options.OfflineOption = False, json_output: options.JsonFlag = False) -> int:
+def info(
+    model: options.ModelArgument = None,
+    offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
+    json_output: options.JsonFlag = False,
+) -> int:
     """Describe a model: its file, digest, licence, tensors and costs."""
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.model import describe
 
+    name = options.chosen_model(model, None)
+    settle_licences(name, accept=accept_licence, offline=offline)
     with ProgressBar("fetching") as progress:
-        facts = describe(resolve(options.chosen_model(model, None), offline=offline, progress=progress))
+        facts = describe(resolve(name, offline=offline, progress=progress))
     if json_output:
         _print_json(facts)
     else:

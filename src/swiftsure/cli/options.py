@@ -55,6 +55,14 @@ DraftOption = Annotated[
     ),
 ]
 OfflineOption = Annotated[bool, option("--offline", section=MODEL, help="Use what is cached; never reach for the network.")]
+AcceptLicenceOption = Annotated[
+    bool,
+    option(
+        "--accept-licence",
+        section=MODEL,
+        help="Accept the terms of a model that asks for that before its first download. Default: SWIFTSURE_ACCEPT_LICENCE, else asked.",
+    ),
+]
 
 
 def _threads(value: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from swiftsure.cli import options
 from swiftsure.cli.console import note, print_table, print_wrapped
 from swiftsure.cli.framework import option
+from swiftsure.cli.licence import settle_licences
 from swiftsure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def profile(
     mode: options.ModeOption = None,
     without: options.WithoutOption = None,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     rows: Rows = None,
     context: Context = None,
     prefill: Prefill = None,
@@ -103,6 +105,7 @@ def profile(
 
             write_text(html, render_profile(result))
 
+    settle_licences(request.model, accept=accept_licence, offline=offline)
     return run_in_mode(request, work, fall_back=False, allow_fallback=False)
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from swiftsure.cli import options
 from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
+from swiftsure.cli.licence import settle_licences
 
 _JOB = "The job"
 _TABLE_COLUMNS = 80  # on a narrower terminal its lines wrap, rather than lose verdicts and figures
@@ -47,6 +48,7 @@ def prove(
     model_option: options.ModelOption = None,
     draft: options.DraftOption = None,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     modes: Modes = None,
     prompts: Prompts = None,
     full: Full = False,
@@ -90,6 +92,7 @@ def prove(
     for path in (json_file, report / "report.html", report / "record.json"):
         if path is not None:
             check_writable(path)
+    settle_licences(chosen.model, draft, accept=accept_licence, offline=offline)
     result = run_prove(chosen)
     from rich.console import Console
 

@@ -11,6 +11,7 @@ import typer
 from swiftsure.cli import options
 from swiftsure.cli.console import ProgressBar, note, print_pairs, print_table, size_text
 from swiftsure.cli.framework import option
+from swiftsure.cli.licence import settle_licences
 from swiftsure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def quantize(
     force: Force = False,
     json_output: options.JsonFlag = False,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     threads: options.ThreadsOption = None,
 ) -> int:
     """Make an 8- or 4-bit model from a 16-bit one.
@@ -65,6 +67,7 @@ def quantize(
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.quantize_file import quantize_file
 
+    settle_licences(source, accept=accept_licence, offline=offline)
     with ProgressBar("hashing") as progress:
         files = resolve(source, offline=offline, progress=progress)
     with ProgressBar("quantizing") as progress:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from swiftsure.cli import options
 from swiftsure.cli.framework import option
+from swiftsure.cli.licence import settle_licences
 from swiftsure.cli.session import LoadRequest, run_in_mode
 from swiftsure.errors import UsageError
 
@@ -92,6 +93,7 @@ def run(
     on_fail: OnFail = None,
     allow_fallback: AllowFallback = False,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     prompt: PromptText = None,
     prompt_file: PromptFile = None,
     system: System = None,
@@ -169,6 +171,7 @@ def run(
         if record is not None:
             check_writable(record)
         work = answer_work(_prompt_from(prompt, prompt_file, system, raw), sampling, json_output=json_output, stats=stats, record=record)
+    settle_licences(request.model, draft, accept=accept_licence, offline=offline)
     return run_in_mode(request, work, fall_back=on_fail is not None, allow_fallback=allow_fallback)
 
 

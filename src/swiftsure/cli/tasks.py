@@ -12,6 +12,7 @@ import typer
 from swiftsure.cli import options
 from swiftsure.cli.console import note, print_wrapped
 from swiftsure.cli.framework import option
+from swiftsure.cli.licence import settle_licences
 from swiftsure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def tasks(
     margin: Margin = 3.0,
     out: OutFolder = _FOLDER,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     threads: options.ThreadsOption = None,
     context: options.ContextOption = None,
     isa: options.IsaOption = None,
@@ -66,8 +68,10 @@ def tasks(
     chosen = tasks_named(options.split_names(task)) if task else TASKS
     check_writable(out / "tasks.json")
     modes = (baseline, mode) if baseline is not None else (mode,)
+    chosen_model = model or options.DEFAULT_MODEL
+    settle_licences(chosen_model, accept=accept_licence, offline=offline)
     load = {
-        "model": model or options.DEFAULT_MODEL, "threads": threads, "isa": isa, "context": context, "offline": offline, "cache": True,
+        "model": chosen_model, "threads": threads, "isa": isa, "context": context, "offline": offline, "cache": True,
         "draft": None,
     }  # fmt: skip
     with Screen() if sys.stderr.isatty() else nullcontext() as screen:

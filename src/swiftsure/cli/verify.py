@@ -14,6 +14,7 @@ from swiftsure.cli import options
 from swiftsure.cli import tasks as tasks_commands
 from swiftsure.cli.console import note, print_pairs, print_wrapped
 from swiftsure.cli.framework import PlainCommand, PlainGroup, option
+from swiftsure.cli.licence import settle_licences
 from swiftsure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def verify(
     time_limit: TimeLimit = None,
     model: options.ModelOption = None,
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
     json_file: JsonFile = None,
     report: ReportFolder = _FOLDER,
     threads: options.ThreadsOption = None,
@@ -102,6 +104,8 @@ def verify(
 
     owed = read_contract(contract)
     named = model if model is not None or not _engine(baseline, candidate) else options.DEFAULT_MODEL
+    if _engine(baseline, candidate):
+        settle_licences(named, accept=accept_licence, offline=offline)
     cases = _cases(owed, inputs, prompts, (baseline, candidate), named, offline)
     common = SubjectOptions(
         model=named,
@@ -277,6 +281,7 @@ def advise(
     record: RecordFile = None,
     phase: Phase = "decode",
     offline: options.OfflineOption = False,
+    accept_licence: options.AcceptLicenceOption = False,
 ) -> int:
     """Say which mode suits what must be preserved and what limits the run.
 
@@ -297,6 +302,7 @@ def advise(
     if model is not None:
         from swiftsure.engine.loading import check
 
+        settle_licences(model, accept=accept_licence, offline=offline)
         for line in check(model, offline=offline).advice:
             print_wrapped("  ", line)
     return 0

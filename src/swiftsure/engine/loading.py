@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from swiftsure.engine.llm import LLM
     from swiftsure.models.cache import Progress
     from swiftsure.models.costs import StepCost
+    from swiftsure.models.licences import AcceptLicence
     from swiftsure.models.model import Model
 
 MAX_ROWS = 256  # rows a pass: the "large passes" in which prompts are read
@@ -107,6 +108,7 @@ def load(
     offline: bool = False,
     cache: bool = True,
     progress: Progress | None = None,
+    accept_licence: AcceptLicence = False,
 ) -> LLM:
     """Loads a model in a mode.
 
@@ -118,9 +120,11 @@ def load(
     this model; None or "none": neither. offline: never touch the network. cache: read
     packed weights and costs of rows that an earlier load kept, and keep what this one makes (checked, bounded in size: see
     engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all while a file is fetched or hashed, and again
-    while weights are packed.
+    while weights are packed. accept_licence: True agrees to the terms of a model of the catalogue that asks for that before its first
+    download (so does ``SWIFTSURE_ACCEPT_LICENCE=1``); a callback (name, licence) -> bool is asked; an agreement is recorded.
 
-    Raises UsageError, the ModelError family, NotActiveError (mode, lever or instruction set) and CapacityError (memory).
+    Raises UsageError, the ModelError family (LicenceError: nobody agreed), NotActiveError (mode, lever or instruction set) and
+    CapacityError (memory).
     """
     mode = resolve_mode(mode)
     require_available(mode)
@@ -128,13 +132,15 @@ def load(
     check_threads(threads)
     phases, look = Phases(), NeighbourLook()
     with phases.timed("resolve_s"):
-        opened = _open(model, offline=offline, progress=progress)
+        opened = _open(model, offline=offline, progress=progress, accept_licence=accept_licence)
     beside: OpenDraft | None = None
     try:
         with ThreadPoolExecutor(1) as pool:  # builds the tokenizer beside the rest, which leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
             with phases.timed("plan_s"):
-                beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
+                beside = (
+                    open_draft(draft, opened, offline=offline, progress=progress, accept_licence=accept_licence) if speculates else None
+                )
                 plan = make_plan(
                     opened,
                     mode,
@@ -175,6 +181,7 @@ def check(
     offline: bool = False,
     cache: bool = True,
     progress: Progress | None = None,
+    accept_licence: AcceptLicence = False,
 ) -> CheckResult:
     """Resolves what :func:`load` would, without packing weights or running. A mode that cannot be had is a result, not an error."""
     from swiftsure.models.costs import step_costs
@@ -184,11 +191,11 @@ def check(
     speculates = require_speculation(draft, mode, active_levers(mode_spec(mode), without)[0])
     check_threads(threads)
     look = NeighbourLook()
-    with _open(model, offline=offline, progress=progress) as opened:
+    with _open(model, offline=offline, progress=progress, accept_licence=accept_licence) as opened:
         plan, reason = None, None
         try:
             require_available(mode)
-            beside = open_draft(draft, opened, offline=offline, progress=progress) if speculates else None
+            beside = open_draft(draft, opened, offline=offline, progress=progress, accept_licence=accept_licence) if speculates else None
             with closing(beside) if beside is not None else nullcontext():
                 plan = make_plan(
                     opened,
@@ -338,11 +345,11 @@ def _calibrate(engine: Engine, backend: Backend, model: Model, plan: Plan, *, ca
         keep_costs(key, costs, took_s=perf_counter() - began, others_busy_cpus=plan.threads.others_busy_cpus)
 
 
-def _open(model: str | Path, *, offline: bool, progress: Progress | None) -> Model:
+def _open(model: str | Path, *, offline: bool, progress: Progress | None, accept_licence: AcceptLicence) -> Model:
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.model import open_model
 
-    return open_model(resolve(model, offline=offline, progress=progress))
+    return open_model(resolve(model, offline=offline, progress=progress, accept_licence=accept_licence))
 
 
 def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progress: Progress | None) -> tuple[Backend, tuple[str, ...]]:

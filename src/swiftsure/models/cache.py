@@ -7,6 +7,7 @@ Layout under ``SWIFTSURE_HOME`` (default ``~/.cache/swiftsure``)::
     digests/<key>.json         SHA-256 by path and file stamp (size, times, number), so that a warm start hashes nothing
     calibration/<key>.json     costs of rows by model and machine (see engine/calibration.py)
     packed/                    weights as the kernels stream them, bounded in size (see engine/packed_store.py)
+    licences/<name>.json       which terms were agreed to, and when (see models/licences.py)
     hub/                       files from the Hugging Face hub
 """
 

@@ -13,6 +13,7 @@ from swiftsure.errors import DigestError, ModelNotFoundError, UnsupportedModelEr
 from swiftsure.models import cache
 from swiftsure.models.cache import Progress
 from swiftsure.models.files import FileStamp, ModelFiles, WheelMember
+from swiftsure.models.licences import LICENCES, AcceptLicence, Licence, settle
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
 _HUB_NAME = re.compile(r"hf:(?P<repo>[\w.-]+/[\w.-]+)(?:@(?P<revision>[^/@]+))?(?:/(?P<file>.+))?")
@@ -31,7 +32,7 @@ class Entry:
     name: str
     file: str
     sha256: str
-    licence: str
+    licence: str  # of LICENCES
     source: tuple[WheelMember, ...]
 
     @property
@@ -88,17 +89,20 @@ CATALOGUE: dict[str, Entry] = {
 }
 
 
-def resolve(name: str | Path, *, offline: bool = False, progress: Progress | None = None) -> ModelFiles:
+def resolve(
+    name: str | Path, *, offline: bool = False, progress: Progress | None = None, accept_licence: AcceptLicence = False
+) -> ModelFiles:
     """Finds a model's file, fetching it when it is not here yet.
 
     ``name`` is a catalogue name, a path to a GGUF file, to a folder with one or to a folder of .safetensors files, or
     ``hf:org/name[@revision][/file.gguf]``. ``progress`` is called with bytes done and bytes in all, while fetching and while hashing.
-    Raises ModelNotFoundError for a name that is none of these, or with ``offline`` for a file that is not here, and DigestError for a
-    catalogue file whose bytes are not the pinned ones.
+    ``accept_licence`` (see models/licences.py) answers for terms that must be accepted before the first fetch. Raises ModelNotFoundError
+    for a name that is none of these, or with ``offline`` for a file that is not here, LicenceError, and DigestError for a catalogue file
+    whose bytes are not the pinned ones.
     """
     if isinstance(name, str):
         if name in CATALOGUE:
-            return _resolve_entry(CATALOGUE[name], offline, progress)
+            return _resolve_entry(CATALOGUE[name], offline, progress, accept_licence)
         if name.startswith("hf:"):
             return _resolve_hub(name, offline, progress)
         if not name:
@@ -132,14 +136,29 @@ def verify(name: str | Path, *, progress: Progress | None = None) -> ModelFiles:
     raise DigestError(f"{files.path}: SHA-256 was {files.sha256}, now it is {sha256}, though size and time of change are the same")
 
 
-def pull(name: str, *, force: bool = False, progress: Progress | None = None) -> ModelFiles:
+def settle_licence(
+    name: str | Path, *, offline: bool = False, force: bool = False, accept_licence: AcceptLicence = False
+) -> Licence | None:
+    """Asks now, rather than in the middle of something, what :func:`resolve` (or :func:`pull` with ``force``) would ask before it fetches.
+
+    Returns the licence where something would be fetched from the catalogue, to be shown; otherwise None. Raises LicenceError.
+    """
+    entry = CATALOGUE.get(name) if isinstance(name, str) else None
+    if entry is None or (entry.path.exists() and not force) or offline:
+        return None
+    settle(entry.name, LICENCES[entry.licence], pin=entry.sha256, accept_licence=accept_licence)
+    return LICENCES[entry.licence]
+
+
+def pull(name: str, *, force: bool = False, progress: Progress | None = None, accept_licence: AcceptLicence = False) -> ModelFiles:
     """Like :func:`resolve`; ``force`` fetches a catalogue model again, for instance over a damaged file."""
     if force and name not in CATALOGUE:
         raise UsageError(f"only models of the catalogue ({', '.join(CATALOGUE)}) are fetched again by force, got '{name}'")
     if force:
+        settle_licence(name, force=True, accept_licence=accept_licence)
         with cache.lock(name):
             return _fetch(CATALOGUE[name], progress)
-    return resolve(name, progress=progress)
+    return resolve(name, progress=progress, accept_licence=accept_licence)
 
 
 def listing() -> list[dict[str, Any]]:
@@ -150,6 +169,7 @@ def listing() -> list[dict[str, Any]]:
             "default": entry.name == DEFAULT_MODEL,
             "size_bytes": entry.size_bytes,
             "licence": entry.licence,
+            "terms": LICENCES[entry.licence].url,
             "sha256": entry.sha256,
             "source": _source(entry),
             "path": str(entry.path),
@@ -159,10 +179,11 @@ def listing() -> list[dict[str, Any]]:
     ]
 
 
-def _resolve_entry(entry: Entry, offline: bool, progress: Progress | None) -> ModelFiles:
+def _resolve_entry(entry: Entry, offline: bool, progress: Progress | None, accept_licence: AcceptLicence) -> ModelFiles:
     if not entry.path.exists():
         if offline:
             raise ModelNotFoundError(f"'{entry.name}' is not in the cache ({entry.path}), and offline was asked for")
+        settle_licence(entry.name, accept_licence=accept_licence)  # before the lock: others need not wait for an answer
         with cache.lock(entry.name):
             if not entry.path.exists():  # another process may have fetched it while this one waited
                 return _fetch(entry, progress)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from swiftsure.models.cache import Progress
     from swiftsure.models.draft_head import DraftHead
     from swiftsure.models.files import ModelFiles
+    from swiftsure.models.licences import AcceptLicence
     from swiftsure.models.model import Model
 
 NONE = "none"
@@ -52,7 +53,14 @@ class OpenDraft:
                 opened.close()
 
 
-def open_draft(draft: str | Path | None, target: Model, *, offline: bool = False, progress: Progress | None = None) -> OpenDraft | None:
+def open_draft(
+    draft: str | Path | None,
+    target: Model,
+    *,
+    offline: bool = False,
+    progress: Progress | None = None,
+    accept_licence: AcceptLicence = False,
+) -> OpenDraft | None:
     """Opens the draft that ``draft`` names for ``target``: a model as :func:`swiftsure.load` takes it, or the file of a draft head.
 
     None and "none": no draft. Raises NotActiveError with the reason for a draft that does not fit the target, and the ModelError family.
@@ -63,7 +71,7 @@ def open_draft(draft: str | Path | None, target: Model, *, offline: bool = False
 
     if draft is None or draft == NONE:
         return None
-    files = resolve(draft, offline=offline, progress=progress)
+    files = resolve(draft, offline=offline, progress=progress, accept_licence=accept_licence)
     with open_model_file(files.path) as file:
         is_head = is_draft_head(file)
     return _open_head(files, target) if is_head else _open_model(files, target)
