@@ -178,6 +178,8 @@ std::vector<Program::Piece> Program::pieces() const {
         [](const Embed&) { return "embed"; },
         [](const Input&) { return "input"; },
         [](const Norm&) { return "rms_norm"; },
+        [](const AddBias&) { return "add_bias"; },
+        [](const HeadNorm&) { return "head_norm"; },
         [](const Rope&) { return "rope"; },
         [](const StoreKV&) { return "store_kv"; },
         [](const SiluMul&) { return "silu_mul"; },

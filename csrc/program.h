@@ -52,7 +52,10 @@ class Program {
     void input(std::string_view out);
     void rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps);
     void matmul(std::string_view x, const std::vector<PackedMatrix>& weights, std::string_view out, bool accumulate);
-    void rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style);
+    void add_bias(std::string_view x, std::vector<float> bias);
+    void head_norm(std::string_view x, std::vector<float> weight, int64_t offset, int64_t heads, int64_t head_dim, float eps);
+    void rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style,
+              const std::vector<double>& factors);
     void store_kv(std::string_view x, int64_t k_offset, int64_t v_offset, int64_t layer);
     void attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale);
     void silu_mul(std::string_view x, std::string_view out);
@@ -123,6 +126,16 @@ class Program {
         int out;
         float eps;
     };
+    struct AddBias {
+        int x;
+        int bias;
+    };
+    struct HeadNorm {
+        int x;
+        int weight;
+        int64_t offset, heads, head_dim;
+        float eps;
+    };
     struct Rope {
         int x;
         int64_t offset, heads, head_dim;
@@ -147,7 +160,7 @@ class Program {
     struct QuantizeRow {
         int x;
     };
-    using RowOp = std::variant<Embed, Input, Norm, Rope, StoreKV, SiluMul, Select, Quantize, QuantizeRow>;
+    using RowOp = std::variant<Embed, Input, Norm, AddBias, HeadNorm, Rope, StoreKV, SiluMul, Select, Quantize, QuantizeRow>;
 
     struct RowStage {
         std::vector<RowOp> ops;
@@ -207,6 +220,7 @@ class Program {
     void different(int a, int b, const char* what) const;
     void layer_exists(int64_t layer) const;
     void columns_fit(int x, int64_t offset, int64_t vectors, int64_t size, const char* what) const;
+    int keep(std::vector<float> vector);
     void append(RowOp op, int64_t columns);
     void quantize_input(int x);
     void quantize_input_rows(int x);
@@ -251,7 +265,7 @@ class Program {
     const int64_t threads_, max_rows_, max_logit_rows_;
     const KVCache& kv_;
     std::vector<Buffer> buffers_;
-    std::vector<std::vector<float>> norm_weights_;
+    std::vector<std::vector<float>> vectors_;  // weights of norms, biases
     std::vector<RopeTable> rope_tables_;
     std::vector<Stage> stages_;
     bool selected_ = false;

@@ -7,6 +7,12 @@
 
 namespace swiftsure {
 
+// Where a vector of weights is from now on.
+int Program::keep(std::vector<float> vector) {
+    vectors_.push_back(std::move(vector));
+    return static_cast<int>(vectors_.size()) - 1;
+}
+
 // Appends to the last stage when that stays within rows too.
 void Program::append(RowOp op, int64_t columns) {
     if (!stages_.empty() && stages_.back().selected == selected_) {
@@ -46,11 +52,33 @@ void Program::rmsnorm(std::string_view x, std::vector<float> weight, std::string
         refuse("rmsnorm needs a weight per column: '" + std::string(x) + "' has " + std::to_string(buffers_[static_cast<size_t>(i)].width) +
                ", got " + std::to_string(weight.size()));
     if (!(eps >= 0.0f)) refuse("eps must be at least 0, got " + std::to_string(eps));
-    norm_weights_.push_back(std::move(weight));
-    append(Norm{i, static_cast<int>(norm_weights_.size()) - 1, writing(out), eps}, 0);
+    const int kept = keep(std::move(weight));
+    append(Norm{i, kept, writing(out), eps}, 0);
 }
 
-void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style) {
+void Program::add_bias(std::string_view x, std::vector<float> bias) {
+    const int i = reading(x);
+    const int64_t width = buffers_[static_cast<size_t>(i)].width;
+    if (static_cast<int64_t>(bias.size()) != width)
+        refuse("add_bias needs a bias per column: '" + std::string(x) + "' has " + std::to_string(width) + ", got " +
+               std::to_string(bias.size()));
+    const int kept = keep(std::move(bias));
+    append(AddBias{writing(x), kept}, width % kGroup == 0 ? width : 0);
+}
+
+void Program::head_norm(std::string_view x, std::vector<float> weight, int64_t offset, int64_t heads, int64_t head_dim, float eps) {
+    const int i = reading(x);
+    require_at_least("heads", heads, 1);
+    columns_fit(i, offset, heads, head_dim, "head_norm");
+    if (static_cast<int64_t>(weight.size()) != head_dim)
+        refuse("head_norm needs a weight per column of a head: " + std::to_string(head_dim) + ", got " + std::to_string(weight.size()));
+    if (!(eps >= 0.0f)) refuse("eps must be at least 0, got " + std::to_string(eps));
+    const int kept = keep(std::move(weight));
+    append(HeadNorm{writing(x), kept, offset, heads, head_dim, eps}, 0);
+}
+
+void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style,
+                   const std::vector<double>& factors) {
     not_after_select("rope");
     const int i = reading(x);
     require_at_least("heads", heads, 1);
@@ -58,9 +86,10 @@ void Program::rope(std::string_view x, int64_t offset, int64_t heads, int64_t he
         refuse("rotary_dim must be even and in [2, head_dim = " + std::to_string(head_dim) + "], got " + std::to_string(rotary_dim));
     if (!(theta >= 1.0 && theta < 1e30)) refuse("theta must be at least 1 and below 1e30, got " + std::to_string(theta));
     columns_fit(i, offset, heads, head_dim, "rope");
+    require_rope_factors(factors, rotary_dim);
     size_t table = 0;
-    while (table < rope_tables_.size() && (rope_tables_[table].theta() != theta || rope_tables_[table].rotary_dim() != rotary_dim)) ++table;
-    if (table == rope_tables_.size()) rope_tables_.emplace_back(theta, rotary_dim);
+    while (table < rope_tables_.size() && !rope_tables_[table].same(theta, rotary_dim, factors)) ++table;
+    if (table == rope_tables_.size()) rope_tables_.emplace_back(theta, rotary_dim, factors);
     append(Rope{writing(x), offset, heads, head_dim, static_cast<int>(table), style}, 0);
 }
 

@@ -166,7 +166,17 @@ void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t col
         const float* source = step_.features + row * step_.features_width;
         std::copy(source, source + step_.features_width, at(o->out));
     } else if (const Norm* o = std::get_if<Norm>(&op)) {
-        kernels_.rmsnorm(at(o->x), norm_weights_[static_cast<size_t>(o->weight)].data(), at(o->out), width(o->x), o->eps);
+        kernels_.rmsnorm(at(o->x), vectors_[static_cast<size_t>(o->weight)].data(), at(o->out), width(o->x), o->eps);
+    } else if (const AddBias* o = std::get_if<AddBias>(&op)) {
+        const float* bias = vectors_[static_cast<size_t>(o->bias)].data() + column;
+        float* x = at(o->x) + column;
+        for (int64_t c = 0; c < width(o->x); ++c) x[c] += bias[c];
+    } else if (const HeadNorm* o = std::get_if<HeadNorm>(&op)) {
+        const float* weight = vectors_[static_cast<size_t>(o->weight)].data();
+        for (int64_t h = 0; h < o->heads; ++h) {
+            float* head = at(o->x) + o->offset + h * o->head_dim;
+            kernels_.rmsnorm(head, weight, head, o->head_dim, o->eps);
+        }
     } else if (const Rope* o = std::get_if<Rope>(&op)) {
         const RopeTable& table = rope_tables_[static_cast<size_t>(o->table)];
         const auto rotate = o->style == RopeStyle::Interleaved ? kernels_.rope_interleaved : kernels_.rope_halves;

@@ -1,6 +1,9 @@
 #include "rope_table.h"
 
 #include <cstring>
+#include <utility>
+
+#include "refuse.h"
 
 namespace swiftsure {
 
@@ -77,10 +80,21 @@ void sin_cos_of(double x, double* sine, double* cosine) {
 
 }  // namespace
 
-RopeTable::RopeTable(double theta, int64_t rotary_dim) : theta_(theta), rotary_dim_(rotary_dim) {
+void require_rope_factors(const std::vector<double>& factors, int64_t rotary_dim) {
+    if (factors.empty()) return;
+    if (static_cast<int64_t>(factors.size()) != rotary_dim / 2)
+        refuse("rope needs a factor for each of " + std::to_string(rotary_dim / 2) + " pairs, got " + std::to_string(factors.size()));
+    for (const double factor : factors)
+        if (!(factor >= 1.0 && factor <= 1e9)) refuse("rope factors must be from 1 to 1e9, got " + std::to_string(factor));
+}
+
+RopeTable::RopeTable(double theta, int64_t rotary_dim, std::vector<double> factors)
+    : theta_(theta), rotary_dim_(rotary_dim), factors_(std::move(factors)) {
     const double log_theta = log_of(theta);
-    for (int64_t i = 0; i < rotary_dim / 2; ++i)
-        inverse_.push_back(exp_of(-(static_cast<double>(2 * i) / static_cast<double>(rotary_dim)) * log_theta));
+    for (int64_t i = 0; i < rotary_dim / 2; ++i) {
+        const double inverse = exp_of(-(static_cast<double>(2 * i) / static_cast<double>(rotary_dim)) * log_theta);
+        inverse_.push_back(factors_.empty() ? inverse : inverse / factors_[static_cast<size_t>(i)]);
+    }
 }
 
 void RopeTable::extend(int64_t positions) {

@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
+from tiny_architectures import ROPE_FACTORS, huggingface_scaling
 from tiny_vocabulary import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_vocabulary
 
 if TYPE_CHECKING:
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def write_gguf(model: TinyModel, path: Path) -> Path:
-    """Writes the model as a llama GGUF file (rows of q and k in that format's order: rope pairs neighbouring dimensions)."""
-    if model.spec.rope_style != "interleaved":
-        raise ValueError("a llama GGUF file rotates neighbouring dimensions; rope_style must be 'interleaved'")
-    writer = gguf.GGUFWriter(path, "llama")
+    """Writes the model as a GGUF file of its architecture."""
+    expected = model.spec.kind.rope_style
+    if model.spec.rope_style != expected:
+        raise ValueError(f"GGUF files of {model.spec.architecture} rotate {expected}, not {model.spec.rope_style}")
+    writer = gguf.GGUFWriter(path, model.spec.architecture)
     _write_metadata(writer, model.spec)
     for tensor in model.tensors.values():
         kind = gguf.GGMLQuantizationType[tensor.type]
@@ -37,10 +39,10 @@ def write_gguf(model: TinyModel, path: Path) -> Path:
 
 
 def huggingface_config(spec: TinySpec) -> dict[str, Any]:
-    """``LlamaConfig`` fields."""
+    """What ``config.json`` says."""
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": [spec.kind.huggingface],
+        "model_type": spec.architecture,
         "hidden_size": spec.hidden,
         "intermediate_size": spec.intermediate,
         "num_hidden_layers": spec.layers,
@@ -53,20 +55,22 @@ def huggingface_config(spec: TinySpec) -> dict[str, Any]:
         "rms_norm_eps": spec.rms_eps,
         "tie_word_embeddings": spec.tied,
         "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
         "bos_token_id": 1,
         "eos_token_id": 2,
         "torch_dtype": "float32",
+        **spec.kind.config,
+        **huggingface_scaling(spec),
     }
 
 
 def huggingface_state(model: TinyModel) -> dict[str, NDArray[np.float32]]:
-    """The state dict of ``LlamaForCausalLM``, float32, rows of q and k in its order (rope pairs dimensions half a head apart)."""
+    """The state dict of the transformers model, float32, rows of q and k in its order (rope pairs dimensions half a head apart)."""
     state = {}
     for tensor in model.tensors.values():
+        if tensor.name == ROPE_FACTORS:
+            continue  # follows from config.json there
         values = tensor.values()
-        if model.spec.rope_style == "interleaved" and (".attn_q." in tensor.name or ".attn_k." in tensor.name):
+        if model.spec.rope_style == "interleaved" and tensor.name.endswith((".attn_q.weight", ".attn_k.weight")):
             values = unpermute(values, model.spec.head_dim)
         state[huggingface_name(tensor.name)] = np.ascontiguousarray(values, dtype=np.float32)
     if model.spec.tied:
@@ -93,7 +97,7 @@ def unpermute(values: NDArray[Any], head_dim: int) -> NDArray[Any]:
 
 
 def huggingface_name(name: str) -> str:
-    """The ``LlamaForCausalLM`` name of a GGUF tensor."""
+    """The transformers library's name of a GGUF tensor."""
     fixed = {
         "token_embd.weight": "model.embed_tokens.weight",
         "output_norm.weight": "model.norm.weight",
@@ -101,19 +105,21 @@ def huggingface_name(name: str) -> str:
     }
     if name in fixed:
         return fixed[name]
-    _, layer, role, _ = name.split(".")
+    _, layer, role, kind = name.split(".")
     inner = {
         "attn_norm": "input_layernorm",
         "attn_q": "self_attn.q_proj",
         "attn_k": "self_attn.k_proj",
         "attn_v": "self_attn.v_proj",
+        "attn_q_norm": "self_attn.q_norm",
+        "attn_k_norm": "self_attn.k_norm",
         "attn_output": "self_attn.o_proj",
         "ffn_norm": "post_attention_layernorm",
         "ffn_gate": "mlp.gate_proj",
         "ffn_up": "mlp.up_proj",
         "ffn_down": "mlp.down_proj",
     }[role]
-    return f"model.layers.{layer}.{inner}.weight"
+    return f"model.layers.{layer}.{inner}.{kind}"
 
 
 def _write_metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
@@ -129,6 +135,9 @@ def _write_metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
     writer.add_value_length(spec.head_dim)
     writer.add_rope_dimension_count(spec.head_dim)
     writer.add_rope_freq_base(spec.rope_theta)
+    if spec.scaling == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(spec.scaling_factor)
     writer.add_layer_norm_rms_eps(spec.rms_eps)
     writer.add_vocab_size(spec.vocab)
     tokens, merges = byte_level_vocabulary(spec.vocab)

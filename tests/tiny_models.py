@@ -1,6 +1,7 @@
-"""Small random llama-family models: in memory, as a GGUF file, and as the Hugging Face twin of the same weights.
+"""Small random models of every architecture: in memory, as a GGUF file, and as the Hugging Face twin of the same weights.
 
-Everything follows from the specification and its seed. Beside this file: ``tiny_schedules.py``, ``tiny_files.py``, ``tiny_vocabulary.py``.
+Everything follows from the specification and its seed; what is not here is in ``tiny_architectures.py``, ``tiny_schedules.py``,
+``tiny_files.py`` and ``tiny_vocabulary.py``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import tiny_files
 from swiftsure.kernels import reference as ref
 from swiftsure.models.schedule import RopeStyle, Schedule
 from swiftsure.models.tensors import TensorInfo
+from tiny_architectures import ARCHITECTURES, ROPE_FACTORS, Scaling, TinyArchitecture, rope_factors
 from tiny_schedules import schedule_by_hand
 
 ROLES = ("embed", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "head")
@@ -36,6 +38,7 @@ class TinySpec:
     """
 
     seed: int = 0
+    architecture: str = "llama"
     layers: int = 2
     heads: int = 4
     kv_heads: int = 2
@@ -49,10 +52,16 @@ class TinySpec:
     tied: bool = True
     rope_theta: float = 10000.0
     rope_style: RopeStyle = "interleaved"
+    scaling: Scaling = "none"  # of the rotation
+    scaling_factor: float = 8.0
     rms_eps: float = float(np.float32(1e-5))  # a file holds it as float32
 
     def type_of(self, role: str) -> str:
         return self.types.get(role, self.type)
+
+    @property
+    def kind(self) -> TinyArchitecture:
+        return ARCHITECTURES[self.architecture]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +110,15 @@ class TinyModel:
         self.tensors: dict[str, TinyTensor] = {}
         for name, role, shape in _tensor_list(spec):
             self._add(rng, name, role, shape)
+        if spec.scaling == "llama3":
+            factors = np.array(rope_factors(spec))
+            self.tensors[ROPE_FACTORS] = TinyTensor(ROPE_FACTORS, "F32", factors.shape, encode(factors, "F32"))
 
     def _add(self, rng: np.random.Generator, name: str, role: str, shape: tuple[int, ...]) -> None:
         if role == "norm":
             values, tensor_type = rng.uniform(0.6, 1.4, shape), "F32"
+        elif role == "bias":
+            values, tensor_type = rng.standard_normal(shape), "F32"
         else:
             # Keeps activations near one in size; heavy tails so that group scales differ.
             gain = {"embed": 1.0, "head": 2.0, "attn_q": 2.5, "attn_k": 2.5}.get(role, 1.0)
@@ -145,6 +159,7 @@ class TinyModel:
 def _tensor_list(spec: TinySpec) -> list[tuple[str, str, tuple[int, ...]]]:
     """(name, role, shape) of every tensor."""
     q_width, kv_width = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    widths = (q_width, kv_width, kv_width)
     tensors: list[tuple[str, str, tuple[int, ...]]] = [("token_embd.weight", "embed", (spec.vocab, spec.hidden))]
     for layer in range(spec.layers):
         shapes = {
@@ -160,6 +175,10 @@ def _tensor_list(spec: TinySpec) -> list[tuple[str, str, tuple[int, ...]]]:
         }
         for role, shape in shapes.items():
             tensors.append((f"blk.{layer}.{role}.weight", "norm" if role.endswith("norm") else role, shape))
+        if spec.kind.qkv_bias:
+            tensors += [(f"blk.{layer}.attn_{part}.bias", "bias", (width,)) for part, width in zip("qkv", widths, strict=True)]
+        if spec.kind.head_norms:
+            tensors += [(f"blk.{layer}.attn_{part}_norm.weight", "norm", (spec.head_dim,)) for part in "qk"]
     tensors.append(("output_norm.weight", "norm", (spec.hidden,)))
     if not spec.tied:
         tensors.append(("output.weight", "head", (spec.vocab, spec.hidden)))
@@ -174,6 +193,11 @@ def encode(values: NDArray[np.float64], tensor_type: str) -> NDArray[np.uint8]:
     return np.ascontiguousarray(encoded).view(np.uint8).reshape(-1)
 
 
+def spec_of_architecture(name: str, **changes: Any) -> TinySpec:
+    """A specification of this architecture as its files have it."""
+    return TinySpec(**{"architecture": name, "rope_style": ARCHITECTURES[name].rope_style, **changes})
+
+
 def spec_of_type(tensor_type: str, **changes: Any) -> TinySpec:
     """A specification all of whose matrices have ``tensor_type``: rows are wide enough for it."""
     wide = {"hidden": 256, "intermediate": 256, "head_dim": 64} if tensor_type in super_blocks.SUPER_TYPES else {}
@@ -181,7 +205,7 @@ def spec_of_type(tensor_type: str, **changes: Any) -> TinySpec:
 
 
 def random_spec(seed: int) -> TinySpec:
-    """A specification drawn from a seed: shapes, tensor types (uniform or mixed), head and rope style all vary."""
+    """A specification drawn from a seed: shapes, tensor types (uniform or mixed), head, rope and architecture all vary."""
     rng = np.random.default_rng(1000 + seed)
     head_dim = int(rng.choice([16, 32, 64]))
     kv_heads = int(rng.choice([1, 2, 3] if head_dim < 64 else [1, 2]))
@@ -206,4 +230,6 @@ def random_spec(seed: int) -> TinySpec:
         tied=bool(rng.random() < 0.5),
         rope_theta=float(rng.choice([10000.0, 100000.0, 500.0])),
         rope_style="interleaved" if rng.random() < 0.5 else "halves",
+        architecture=list(ARCHITECTURES)[seed % len(ARCHITECTURES)],
+        scaling=("none", "none", "linear", "llama3")[int(rng.integers(4))],
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from swiftsure.models.schedule import Attention, Embed, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import AddBias, Attention, Embed, HeadNorm, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from tiny_architectures import rope_factors
 
 if TYPE_CHECKING:
     from tiny_models import TinySpec
@@ -49,11 +50,21 @@ def _layer_ops(spec: TinySpec, layer: int, q_width: int, kv_width: int) -> list[
             rotary_dim=spec.head_dim,
             theta=spec.rope_theta,
             style=spec.rope_style,
+            factors=rope_factors(spec),
         )
 
+    def norm(part: str, offset: int, heads: int) -> HeadNorm:
+        return HeadNorm(x="qkv", weight=weight(f"attn_{part}_norm"), offset=offset, heads=heads, head_dim=spec.head_dim, eps=spec.rms_eps)
+
+    between: list[Op] = []
+    if spec.kind.qkv_bias:
+        between.append(AddBias(x="qkv", weights=tuple(f"blk.{layer}.attn_{part}.bias" for part in "qkv")))
+    if spec.kind.head_norms:
+        between += [norm("q", 0, spec.heads), norm("k", q_width, spec.kv_heads)]
     return [
         RMSNorm(x="x", weight=weight("attn_norm"), out="normed", eps=spec.rms_eps),
         Matmul(x="normed", weights=(weight("attn_q"), weight("attn_k"), weight("attn_v")), out="qkv"),
+        *between,
         rope(0, spec.heads),
         rope(q_width, spec.kv_heads),
         StoreKV(x="qkv", k_offset=q_width, v_offset=q_width + kv_width, layer=layer),

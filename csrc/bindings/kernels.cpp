@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include "bindings/arrays.h"
 #include "bindings/bindings.h"
@@ -42,7 +44,8 @@ OutArray<float> silu_mul(const std::string& isa, Vector gate, Vector up) {
     return to_array(std::move(out), {gate.size()});
 }
 
-OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t rotary_dim, double theta, const std::string& style) {
+OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t rotary_dim, double theta, const std::string& style,
+                     std::vector<double> factors) {
     const KernelTable& kernels = kernels_of(isa);
     if (rotary_dim < 2 || rotary_dim % 2 != 0 || rotary_dim > static_cast<int64_t>(x.size()))
         throw std::invalid_argument("rotary_dim must be even and in [2, " + std::to_string(x.size()) + "], got " +
@@ -54,7 +57,8 @@ OutArray<float> rope(const std::string& isa, Vector x, int64_t position, int64_t
     if (!(theta >= 1.0 && theta < 1e30)) throw std::invalid_argument("theta must be at least 1 and below 1e30");
     std::vector<float> out(x.data(), x.data() + x.size());
     const FloatMode mode;
-    RopeTable table(theta, rotary_dim);
+    require_rope_factors(factors, rotary_dim);
+    RopeTable table(theta, rotary_dim, std::move(factors));
     table.extend(position + 1);
     (style == "halves" ? kernels.rope_halves : kernels.rope_interleaved)(out.data(), table.row(position), rotary_dim / 2);
     return to_array(std::move(out), {x.size()});
@@ -99,7 +103,7 @@ void register_kernels(nb::module_& m) {
     m.def("rmsnorm", &rmsnorm, nb::arg("isa"), nb::arg("x").noconvert(), nb::arg("weight").noconvert(), nb::arg("eps"));
     m.def("silu_mul", &silu_mul, nb::arg("isa"), nb::arg("gate").noconvert(), nb::arg("up").noconvert());
     m.def("rope", &rope, nb::arg("isa"), nb::arg("x").noconvert(), nb::arg("position"), nb::arg("rotary_dim"), nb::arg("theta"),
-          nb::arg("style"));
+          nb::arg("style"), nb::arg("factors") = std::vector<double>());
     m.def("attention", &attention, nb::arg("isa"), nb::arg("q").noconvert(), nb::arg("keys").noconvert(), nb::arg("values").noconvert(),
           nb::arg("block_size"), nb::arg("kv_bits") = 16,
           "One row of queries (heads, head_dim) over keys and values (length, head_dim) of one key-value head.");

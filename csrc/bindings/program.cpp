@@ -50,11 +50,21 @@ void rmsnorm(BoundProgram& self, const std::string& x, InArray<float, 1> weight,
     self.program.rmsnorm(x, {weight.data(), weight.data() + weight.size()}, out, eps);
 }
 
+void add_bias(BoundProgram& self, const std::string& x, InArray<float, 1> bias) {
+    self.program.add_bias(x, {bias.data(), bias.data() + bias.size()});
+}
+
+void head_norm(BoundProgram& self, const std::string& x, InArray<float, 1> weight, int64_t offset, int64_t heads, int64_t head_dim,
+               float eps) {
+    self.program.head_norm(x, {weight.data(), weight.data() + weight.size()}, offset, heads, head_dim, eps);
+}
+
 void rope(BoundProgram& self, const std::string& x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta,
-          const std::string& style) {
+          const std::string& style, const std::vector<double>& factors) {
     if (style != "interleaved" && style != "halves")
         throw std::invalid_argument("style must be interleaved or halves, got '" + style + "'");
-    self.program.rope(x, offset, heads, head_dim, rotary_dim, theta, style == "halves" ? RopeStyle::Halves : RopeStyle::Interleaved);
+    self.program.rope(x, offset, heads, head_dim, rotary_dim, theta, style == "halves" ? RopeStyle::Halves : RopeStyle::Interleaved,
+                      factors);
 }
 
 // The result is a view of the program's own buffer; `self` stays alive as long as the view does.
@@ -162,8 +172,11 @@ void register_program(nb::module_& m) {
             "Both programs run on the same threads, one at a time. Before the first run of either; ends the building.")
         .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"))
         .def("matmul", &matmul, nb::arg("x"), nb::arg("weights"), nb::arg("out"), nb::arg("accumulate"))
+        .def("add_bias", &add_bias, nb::arg("x"), nb::arg("bias").noconvert())
+        .def("head_norm", &head_norm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"),
+             nb::arg("eps"))
         .def("rope", &rope, nb::arg("x"), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"), nb::arg("rotary_dim"), nb::arg("theta"),
-             nb::arg("style"))
+             nb::arg("style"), nb::arg("factors") = std::vector<double>())
         .def(
             "store_kv",
             [](BoundProgram& s, const std::string& x, int64_t k, int64_t v, int64_t layer) { s.program.store_kv(x, k, v, layer); },

@@ -9,6 +9,7 @@ import pytest
 from cli_runner import Run
 
 import tiny_files
+from swiftsure.models.architectures import ARCHITECTURES
 from tiny_models import TinyModel, TinySpec, TinyTensor
 
 
@@ -71,6 +72,13 @@ def test_a_model_that_cannot_be_used_is_one_clear_line(swiftsure: Run, tiny: Pat
     assert result.code == 2
     assert path.name in result.line("error: ")
     assert result.out == ""
+
+
+@pytest.mark.parametrize("command", [["run", "-p", "hello"], ["check"]], ids=["run", "check"])
+def test_an_unsupported_architecture_is_named_beside_those_that_run(swiftsure: Run, tmp_path: Path, command: list[str]) -> None:
+    result = swiftsure(*command, "-m", unknown_architecture(tmp_path, b""))
+    assert result.code == 2
+    assert f"architecture 'warbler' is not supported; supported: {', '.join(sorted(ARCHITECTURES))}" in result.line("error: ")
 
 
 def test_an_unknown_name_is_refused_and_the_known_ones_are_named(swiftsure: Run) -> None:

@@ -16,6 +16,7 @@ from swiftsure.engine.reference import ReferenceBackend, ReferenceModel
 from swiftsure.errors import UnsupportedModelError, UsageError
 from swiftsure.kernels import reference
 from swiftsure.models.tensors import TensorInfo
+from tiny_architectures import ARCHITECTURES
 from tiny_models import MATRIX_TYPES, MemoryTensors, TinyModel, TinySpec, spec_of_type
 
 # Attention of these random models is sharp and their activations have heavy tails: both magnify the rounding of keys and activations
@@ -46,6 +47,16 @@ def test_logits_are_close_to_the_float64_twin(tensor_type: str) -> None:
     model = TinyModel(spec_of_type(tensor_type))
     truth = ReferenceModel(model.schedule, model.source()).logits(TOKENS[:60])
     measured = feed(backend(model.spec), TOKENS[:60], 20)
+    assert reference.relative_l2(measured, truth) < TOLERANCE
+
+
+@pytest.mark.parametrize("tensor_type", MATRIX_TYPES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_in_every_type_is_close_to_the_float64_twin(architecture: str, tensor_type: str) -> None:
+    spec = spec_of_type(tensor_type, seed=3, architecture=architecture, scaling="linear")
+    model = TinyModel(spec)
+    truth = ReferenceModel(model.schedule, model.source()).logits(TOKENS[:60])
+    measured = feed(backend(spec), TOKENS[:60], 20)
     assert reference.relative_l2(measured, truth) < TOLERANCE
 
 

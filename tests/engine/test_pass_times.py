@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from swiftsure.engine.pass_times import PassTimes, Piece, RawTimes, pass_times, pieces_of, together, typical
-from tiny_models import TinyModel, TinySpec
+from tiny_models import TinyModel, TinySpec, spec_of_architecture
 
 MODEL = TinyModel(TinySpec(layers=2))
 LAYER = [
@@ -105,6 +105,15 @@ def test_every_operation_of_a_schedule_has_its_piece_kind_and_layer() -> None:
     assert [one.layer for one in pieces] == [None, *[0] * 16, *[1] * 16, *[None] * 4]
     merges = [one for one in pieces if one.name == "merge"]
     assert [MODEL.schedule.ops[one.op].layer for one in merges] == [0, 1]  # type: ignore[union-attr]  # all attention
+
+
+@pytest.mark.parametrize(("architecture", "name", "kind"), [("qwen2", "add_bias", "rope+cache"), ("qwen3", "head_norm", "norms+quantize")])
+def test_operations_of_other_architectures_have_their_kind_and_layer(architecture: str, name: str, kind: str) -> None:
+    model = TinyModel(spec_of_architecture(architecture, type="F32"))
+    program = [name if type(op).__name__ in ("AddBias", "HeadNorm") else "other" for op in model.schedule.ops]
+    found = [one for one in pieces_of(model.schedule, [(0, one, 0) for one in program]) if one.name == name]
+    assert [one.layer for one in found] == sorted([0, 1] * (len(found) // 2))
+    assert {one.kind for one in found} == {kind}
 
 
 @pytest.mark.parametrize(("names", "message"), [(NAMES[:-1], "pieces for 25 of the 26"), ([*NAMES, "matmul"], "past the 26 operations")])

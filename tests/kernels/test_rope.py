@@ -23,17 +23,36 @@ styles = pytest.mark.parametrize("style", STYLES)
     beyond=st.integers(0, 40),
     position=st.one_of(st.integers(0, 300), st.sampled_from([8191, 32767])),
     theta=st.sampled_from([1.0, 500.0, 10000.0, 100000.0, 1e6]),
+    scaled=st.booleans(),
 )
 @settings(max_examples=25, deadline=None)
 def test_rotation_gives_portable_bits_close_to_the_twin(
-    isa: str, style: RopeStyle, seed: int, pairs: int, beyond: int, position: int, theta: float
+    isa: str, style: RopeStyle, seed: int, pairs: int, beyond: int, position: int, theta: float, scaled: bool
 ) -> None:
-    x = np.random.default_rng(seed).standard_normal(2 * pairs + beyond).astype(np.float32)
-    out = _core.rope(isa, x, position, 2 * pairs, theta, style)
-    assert out.tobytes() == _core.rope("portable", x, position, 2 * pairs, theta, style).tobytes()
-    truth = reference.rope(x.astype(np.float64)[None, None], [position], rotary_dim=2 * pairs, theta=theta, style=style)[0, 0]
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(2 * pairs + beyond).astype(np.float32)
+    factors = rng.uniform(1, 40, pairs).tolist() if scaled else []
+    out = _core.rope(isa, x, position, 2 * pairs, theta, style, factors)
+    assert out.tobytes() == _core.rope("portable", x, position, 2 * pairs, theta, style, factors).tobytes()
+    vectors = x.astype(np.float64)[None, None]
+    truth = reference.rope(vectors, [position], rotary_dim=2 * pairs, theta=theta, style=style, factors=factors)[0, 0]
     np.testing.assert_allclose(out, truth, rtol=0, atol=3e-7 * float(np.abs(x).max()) + 1e-10)
     np.testing.assert_array_equal(out[2 * pairs :], x[2 * pairs :])
+
+
+def test_a_factor_slows_its_pair_down_as_fewer_positions_would() -> None:
+    x = np.random.default_rng(3).standard_normal(64).astype(np.float32)
+    slowed = _core.rope("portable", x, 96, 64, 10000.0, "halves", [4.0] * 32)
+    np.testing.assert_array_equal(slowed, _core.rope("portable", x, 24, 64, 10000.0, "halves"))
+    one = _core.rope("portable", x, 96, 64, 10000.0, "halves", [1.0] * 31 + [3.0])
+    plain = _core.rope("portable", x, 96, 64, 10000.0, "halves")
+    assert np.flatnonzero(one != plain).tolist() == [31, 63]
+
+
+@pytest.mark.parametrize("factors", [[1.0] * 31, [0.5] * 32, [float("nan")] * 32, [float("inf")] * 32])
+def test_impossible_factors_are_refused(factors: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"rope needs a factor for each of 32 pairs, got 31|rope factors must be from 1 to 1e9, got"):
+        _core.rope("portable", np.zeros(64, dtype=np.float32), 1, 64, 10000.0, "halves", factors)
 
 
 @pytest.mark.parametrize("theta", [10000.0, 100000.0, 5e5])

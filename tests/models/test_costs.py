@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from swiftsure.models.costs import pass_costs, step_costs
 from swiftsure.models.model import decode_bytes_per_token
-from tiny_models import TinyModel, TinySpec
+from tiny_models import TinyModel, TinySpec, spec_of_architecture
 
 SPEC = TinySpec(seed=1, tied=False)
 
@@ -28,6 +30,17 @@ def test_a_matmul_multiplies_and_adds_once_per_weight() -> None:
     costs = step_costs(model.schedule, model.source(), positions=100)
     weights = sum(t.shape[0] * t.shape[1] for t in model.tensors.values() if len(t.shape) == 2 and t.name != "token_embd.weight")
     assert sum(cost.operations for cost in costs if cost.name == "matmul") == 2 * weights
+
+
+@pytest.mark.parametrize(("architecture", "expected"), [("qwen2", {"add_bias": (1, 128)}), ("qwen3", {"head_norm": (2, 4 * 96)})])
+def test_operations_of_other_architectures_cost_their_vectors(architecture: str, expected: dict[str, tuple[int, int]]) -> None:
+    model = TinyModel(spec_of_architecture(architecture))
+    costs = step_costs(model.schedule, model.source(), positions=100)
+    for name, (count, operations) in expected.items():
+        found = [cost for cost in costs if cost.name == name]
+        assert len(found) == count * model.spec.layers
+        assert sum(cost.operations for cost in found) == operations * model.spec.layers
+        assert all(cost.weight_bytes == sum(model.source().info(read).nbytes for read in cost.reads[1:]) > 0 for cost in found)
 
 
 def test_only_attention_grows_with_the_context() -> None:

@@ -25,7 +25,21 @@ from swiftsure.engine.numerics import (
 from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
-from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import (
+    AddBias,
+    Attention,
+    Embed,
+    HeadNorm,
+    Input,
+    Matmul,
+    Op,
+    RMSNorm,
+    Rope,
+    Schedule,
+    SelectRows,
+    SiluMul,
+    StoreKV,
+)
 from swiftsure.models.tensors import MATRIX_TYPES, TensorSource, block_columns
 
 STRIP_ROWS = 16  # weights that share a matrix meet at a strip
@@ -342,9 +356,9 @@ class _Weights:
 
 
 def _weights_of(op: Op) -> tuple[str, ...]:
-    if isinstance(op, Matmul):
+    if isinstance(op, Matmul | AddBias):
         return op.weights
-    return (op.weight,) if isinstance(op, Embed | RMSNorm) else ()
+    return (op.weight,) if isinstance(op, Embed | RMSNorm | HeadNorm) else ()
 
 
 def _lever_uses(schedule: Schedule, weights: _Weights, kv: kernels.KVCache) -> dict[str, int]:
@@ -367,8 +381,12 @@ def _append(program: kernels.Program, op: Op, weights: _Weights) -> None:
             program.rmsnorm(op.x, weights.vector(op.weight), op.out, op.eps)
         case Matmul():
             program.matmul(op.x, weights.matrices(op.weights), op.out, op.accumulate)
+        case AddBias():
+            program.add_bias(op.x, np.concatenate([weights.vector(name) for name in op.weights]))
+        case HeadNorm():
+            program.head_norm(op.x, weights.vector(op.weight), op.offset, op.heads, op.head_dim, op.eps)
         case Rope():
-            program.rope(op.x, op.offset, op.heads, op.head_dim, op.rotary_dim, op.theta, op.style)
+            program.rope(op.x, op.offset, op.heads, op.head_dim, op.rotary_dim, op.theta, op.style, op.factors)
         case StoreKV():
             program.store_kv(op.x, op.k_offset, op.v_offset, op.layer)
         case Attention():

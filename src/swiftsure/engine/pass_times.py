@@ -15,10 +15,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import (
+    AddBias,
+    Attention,
+    Embed,
+    HeadNorm,
+    Input,
+    Matmul,
+    Op,
+    RMSNorm,
+    Rope,
+    Schedule,
+    SelectRows,
+    SiluMul,
+    StoreKV,
+)
 
 _MATMUL_KINDS: Mapping[str, str] = {"attn_q": "qkv", "attn_output": "o", "ffn_gate": "gate_up", "ffn_down": "down"}
-_LAYER = re.compile(r"^blk\.(\d+)\.(.+)\.weight$")
+_LAYER = re.compile(r"^blk\.(\d+)\.(.+)\.(?:weight|bias)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +128,7 @@ def _places(ops: Sequence[Op]) -> Iterator[tuple[str, int | None]]:
 def _layer_of(op: Op, before: int | None) -> int | None:
     if isinstance(op, StoreKV | Attention):
         return op.layer
-    name = op.weights[0] if isinstance(op, Matmul) else op.weight if isinstance(op, Embed | RMSNorm) else ""
+    name = op.weights[0] if isinstance(op, Matmul | AddBias) else op.weight if isinstance(op, Embed | RMSNorm | HeadNorm) else ""
     match = _LAYER.match(name)
     return int(match[1]) if match else before
 
@@ -123,9 +137,9 @@ def _kind_of(op: Op, selected: bool) -> str:
     match op:
         case Embed() | Input() | SelectRows():
             return "embed+select"
-        case RMSNorm():
+        case RMSNorm() | HeadNorm():
             return "norms+quantize"
-        case Rope() | StoreKV():
+        case AddBias() | Rope() | StoreKV():
             return "rope+cache"
         case Attention():
             return "attention"

@@ -12,8 +12,10 @@ from swiftsure.engine.backend import RowBatch
 from swiftsure.errors import UsageError
 from swiftsure.kernels import reference as ref
 from swiftsure.models.schedule import (
+    AddBias,
     Attention,
     Embed,
+    HeadNorm,
     Input,
     Matmul,
     Op,
@@ -102,10 +104,20 @@ class _Pass:
         out = np.concatenate([ref.matmul(x, self._weights[name]) for name in op.weights], axis=1)
         self._buffers[op.out] = self._buffers[op.out] + out if op.accumulate else out
 
+    def _replace_heads(self, op: Rope | HeadNorm, heads: Float64) -> None:
+        self._buffers[op.x][:, op.offset : op.offset + op.heads * op.head_dim] = heads.reshape(len(heads), -1)
+
+    def _add_bias(self, op: AddBias) -> None:
+        self._buffers[op.x] = ref.add_bias(self._buffers[op.x], [self._weights[name] for name in op.weights])
+
+    def _head_norm(self, op: HeadNorm) -> None:
+        heads = self._heads(op.x, op.offset, op.heads, op.head_dim)
+        self._replace_heads(op, ref.rmsnorm(heads, self._weights[op.weight], op.eps))
+
     def _rope(self, op: Rope) -> None:
         heads = self._heads(op.x, op.offset, op.heads, op.head_dim)
-        turned = ref.rope(heads, self._positions, rotary_dim=op.rotary_dim, theta=op.theta, style=op.style)
-        self._buffers[op.x][:, op.offset : op.offset + op.heads * op.head_dim] = turned.reshape(len(turned), -1)
+        turned = ref.rope(heads, self._positions, rotary_dim=op.rotary_dim, theta=op.theta, style=op.style, factors=op.factors)
+        self._replace_heads(op, turned)
 
     def _store_kv(self, op: StoreKV) -> None:
         kv_heads, head_dim = self._schedule.kv_heads, self._schedule.head_dim
@@ -132,6 +144,8 @@ _RUNNERS: dict[type[Op], Callable[[_Pass, Any], None]] = {
     Input: _Pass._input,
     RMSNorm: _Pass._rmsnorm,
     Matmul: _Pass._matmul,
+    AddBias: _Pass._add_bias,
+    HeadNorm: _Pass._head_norm,
     Rope: _Pass._rope,
     StoreKV: _Pass._store_kv,
     Attention: _Pass._attention,

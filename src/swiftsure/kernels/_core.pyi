@@ -19,7 +19,7 @@ def rmsnorm(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), o
 
 def silu_mul(isa: str, gate: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], up: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> NDArray[numpy.float32]: ...
 
-def rope(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int, rotary_dim: int, theta: float, style: str) -> NDArray[numpy.float32]: ...
+def rope(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], position: int, rotary_dim: int, theta: float, style: str, factors: Sequence[float] = []) -> NDArray[numpy.float32]: ...
 
 def attention(isa: str, q: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], keys: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], values: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)], block_size: int, kv_bits: int = 16) -> NDArray[numpy.float32]:
     """
@@ -91,7 +91,7 @@ def quantize(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None, No
 
 def quantize_grid(isa: str, x: Annotated[NDArray[numpy.float32], dict(shape=(None, None), order='C', device='cpu', writable=False)]) -> tuple[NDArray[numpy.int8], NDArray[numpy.float32], NDArray[numpy.int32]]:
     """
-    Rows as integers with one scale each: high and low digits (rows, 2, k filled up to a multiple of 64), scale (rows,) and sums of the digits (rows, 2).
+    Rows as integers with one scale each: high and low digits (rows, 2, k filled up to a multiple of 64), scale (rows,) and 128 times the sums of the digits (rows, 2).
     """
 
 def unpack_row(isa: str, weights: PackedMatrix, row: int) -> NDArray[numpy.float32]:
@@ -143,7 +143,11 @@ class Program:
 
     def matmul(self, x: str, weights: Sequence[PackedMatrix], out: str, accumulate: bool) -> None: ...
 
-    def rope(self, x: str, offset: int, heads: int, head_dim: int, rotary_dim: int, theta: float, style: str) -> None: ...
+    def add_bias(self, x: str, bias: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> None: ...
+
+    def head_norm(self, x: str, weight: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)], offset: int, heads: int, head_dim: int, eps: float) -> None: ...
+
+    def rope(self, x: str, offset: int, heads: int, head_dim: int, rotary_dim: int, theta: float, style: str, factors: Sequence[float] = []) -> None: ...
 
     def store_kv(self, x: str, k_offset: int, v_offset: int, layer: int) -> None: ...
 

@@ -6,7 +6,7 @@ compiled core alone. Arrays are float64 and row-major; shapes stand beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -189,18 +189,33 @@ def row_grid_matmul(x: Float64, integers: ArrayLike, scales: ArrayLike) -> Float
     return matmul(x, np.asarray(integers, dtype=np.float64) * np.asarray(scales, dtype=np.float64)[:, None])
 
 
-def rope_angles(positions: ArrayLike, rotary_dim: int, theta: float) -> Float64:
-    """Angles (rows, rotary_dim / 2): position times ``theta ** (-2 i / rotary_dim)`` (Su et al., 2021)."""
+def add_bias(x: Float64, biases: Sequence[Float64]) -> Float64:
+    """``x`` (rows, width) plus the concatenated ``biases``, (width,) together."""
+    return np.asarray(x + np.concatenate(biases))
+
+
+def rope_angles(positions: ArrayLike, rotary_dim: int, theta: float, factors: ArrayLike = ()) -> Float64:
+    """Angles (rows, rotary_dim / 2): position times ``theta ** (-2 i / rotary_dim)`` (Su et al., 2021), over factor i if there are any."""
     inverse = theta ** (-np.arange(0, rotary_dim, 2, dtype=np.float64) / rotary_dim)
+    if np.size(factors):
+        inverse = inverse / np.asarray(factors, dtype=np.float64)
     return np.asarray(positions, dtype=np.float64)[:, None] * inverse
 
 
-def rope(x: Float64, positions: ArrayLike, *, rotary_dim: int, theta: float, style: Literal["interleaved", "halves"]) -> Float64:
+def rope(
+    x: Float64,
+    positions: ArrayLike,
+    *,
+    rotary_dim: int,
+    theta: float,
+    style: Literal["interleaved", "halves"],
+    factors: ArrayLike = (),
+) -> Float64:
     """Rotates ``x`` (rows, heads, head_dim); dimensions past ``rotary_dim`` stay.
 
     ``interleaved`` pairs dimensions (2i, 2i + 1), ``halves`` pairs (i, i + rotary_dim / 2).
     """
-    angles = rope_angles(positions, rotary_dim, theta)[:, None, :]  # (rows, 1, pairs)
+    angles = rope_angles(positions, rotary_dim, theta, factors)[:, None, :]  # (rows, 1, pairs)
     cos, sin = np.cos(angles), np.sin(angles)
     half = rotary_dim // 2
     first = slice(0, rotary_dim, 2) if style == "interleaved" else slice(0, half)

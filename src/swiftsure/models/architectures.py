@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from swiftsure.errors import UnsupportedModelError
-from swiftsure.models import llama
+from swiftsure.models import llama, qwen2, qwen3
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.model_file import ModelFile
 
@@ -20,7 +20,7 @@ class Architecture:
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
-    module.NAME: Architecture(name=module.NAME, read_config=module.read_config) for module in (llama,)
+    module.NAME: Architecture(name=module.NAME, read_config=module.read_config) for module in (llama, qwen2, qwen3)
 }
 
 

@@ -13,11 +13,14 @@ MAX_LAYERS = 4096
 MAX_WIDTH = 1 << 20
 MAX_VOCABULARY = 1 << 22
 MAX_CONTEXT = 1 << 24
+MAX_ROPE_FACTOR = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
     """How the queries and keys of a layer rotate with their position (Su et al., 2021).
+
+    ``factors`` slow the pairs of dimensions down, so that a model reaches further than it was first trained for.
 
     Raises ModelFileError when a value is impossible.
     """
@@ -25,12 +28,18 @@ class Rotation:
     dims: int  # leading dimensions of a head that rotate
     theta: float  # base of the frequencies
     style: RopeStyle
+    factors: tuple[float, ...] = ()  # (dims / 2,) what the frequency of each pair is divided by; none: 1 everywhere
 
     def __post_init__(self) -> None:
         if self.dims % 2 or not 1 <= self.dims <= MAX_WIDTH:
             raise ModelFileError(f"rotary_dim must be even and between 2 and {MAX_WIDTH}, got {self.dims}")
         if not (math.isfinite(self.theta) and self.theta > 0):
             raise ModelFileError(f"rope_theta must be a positive number, got {self.theta}")
+        if self.factors and len(self.factors) != self.dims // 2:
+            raise ModelFileError(f"there must be a rotary factor for each of {self.dims // 2} pairs, got {len(self.factors)}")
+        for factor in self.factors:
+            if not 1 <= factor <= MAX_ROPE_FACTOR:
+                raise ModelFileError(f"rotary factors must be from 1 to {MAX_ROPE_FACTOR}, got {factor}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,8 @@ class LayerConfig:
 
     rotation: Rotation
     score_scale: float  # multiplies the scores of attention
+    qkv_bias: bool = False  # queries, keys and values have a bias each
+    head_norms: bool = False  # each head of queries and keys is normalized before it rotates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from swiftsure.models.model import KV_BITS, KV_SCALE_BYTES
-from swiftsure.models.schedule import Attention, Embed, Input, Matmul, Op, RMSNorm, Rope, Schedule, SelectRows, SiluMul, StoreKV
+from swiftsure.models.schedule import (
+    AddBias,
+    Attention,
+    Embed,
+    HeadNorm,
+    Input,
+    Matmul,
+    Op,
+    RMSNorm,
+    Rope,
+    Schedule,
+    SelectRows,
+    SiluMul,
+    StoreKV,
+)
 from swiftsure.models.tensors import TensorSource
 
 
@@ -68,9 +82,16 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_
             kinds = "+".join(dict.fromkeys(info.type for info in infos))
             weights, out = sum(info.nbytes for info in infos), f"{op.out} +=" if op.accumulate else op.out
             return _step("matmul", (op.x, *op.weights), out, f"{n} x {k} {kinds}", weights, 0, 2 * n * k)
+        case AddBias():
+            n = width[op.x]
+            return _step("add_bias", (op.x, *op.weights), op.x, f"{n}", sum(tensors.info(weight).nbytes for weight in op.weights), 0, n)
+        case HeadNorm():
+            shape, n = f"{op.heads} x {op.head_dim} at {op.offset}", op.heads * op.head_dim
+            return _step("head_norm", (op.x, op.weight), op.x, shape, tensors.info(op.weight).nbytes, 0, 4 * n)
         case Rope():
             turned = op.heads * op.rotary_dim
-            return _step("rope", (op.x,), op.x, f"{op.heads} x {op.rotary_dim} at {op.offset}", 0, 0, 3 * turned)
+            shape = f"{op.heads} x {op.rotary_dim} at {op.offset}{', slowed' if op.factors else ''}"
+            return _step("rope", (op.x,), op.x, shape, 0, 0, 3 * turned)
         case StoreKV():
             vectors = 2 * schedule.kv_heads
             return _step("store_kv", (op.x,), f"cache {op.layer}", f"{vectors} x {schedule.head_dim}", 0, vectors * vector_bytes, 0)

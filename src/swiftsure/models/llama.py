@@ -1,4 +1,7 @@
-"""The llama family: pre-norm transformer, rotary grouped-query attention, gated SiLU feed-forward (Touvron et al., 2023)."""
+"""The llama family: pre-norm transformer, rotary grouped-query attention, gated SiLU feed-forward (Touvron et al., 2023).
+
+From Llama 3.1 on, rotary frequencies are scaled; GGUF's converter keeps the factors as a tensor.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 
 from swiftsure.models.config import LayerConfig, ModelConfig
 from swiftsure.models.model_file import ModelFile
-from swiftsure.models.transformer import read_head_dim, read_model, read_rotation, refuse_unknown_keys
+from swiftsure.models.transformer import read_head_dim, read_model, read_rope_factors, read_rotation, refuse_unknown_keys
 
 NAME = "llama"
 
@@ -16,5 +19,6 @@ def read_config(file: ModelFile) -> ModelConfig:
     refuse_unknown_keys(file, NAME)
     head_dim = read_head_dim(file, NAME)
     rotation = read_rotation(file, NAME, head_dim=head_dim, style="interleaved" if file.permuted_rope else "halves")
+    rotation = read_rope_factors(file, rotation)
     layer = LayerConfig(rotation=rotation, score_scale=1.0 / math.sqrt(head_dim))
     return read_model(file, NAME, head_dim=head_dim, pattern=(layer,))

@@ -49,10 +49,33 @@ class Matmul:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddBias:
+    """``x += concatenate(weights)``, in place; the weights together are as wide as ``x``."""
+
+    x: str
+    weights: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadNorm:
+    """:class:`RMSNorm` of each of ``heads`` vectors of ``head_dim`` that start at column ``offset`` of ``x``, in place.
+
+    All heads share one ``weight`` (head_dim,).
+    """
+
+    x: str
+    weight: str
+    offset: int
+    heads: int
+    head_dim: int
+    eps: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
     """Rotates ``heads`` vectors of ``head_dim`` that start at column ``offset`` of ``x``, in place (Su et al., 2021).
 
-    The angle of pair i at position p is ``p * theta ** (-2 i / rotary_dim)``; dimensions past ``rotary_dim`` stay.
+    The angle of pair i at position p is ``p * theta ** (-2 i / rotary_dim) / factors[i]``; dimensions past ``rotary_dim`` stay.
     """
 
     x: str
@@ -62,6 +85,7 @@ class Rope:
     rotary_dim: int
     theta: float
     style: RopeStyle
+    factors: tuple[float, ...] = ()  # (rotary_dim / 2,), each at least 1; none: 1 everywhere
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +126,7 @@ class SelectRows:
     out: str
 
 
-Op: TypeAlias = Embed | Input | RMSNorm | Matmul | Rope | StoreKV | Attention | SiluMul | SelectRows
+Op: TypeAlias = Embed | Input | RMSNorm | Matmul | AddBias | HeadNorm | Rope | StoreKV | Attention | SiluMul | SelectRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

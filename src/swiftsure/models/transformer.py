@@ -7,15 +7,21 @@ understood is refused by name: a bias, an expert or a rotary scaling that is ign
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+import numpy as np
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.config import LayerConfig, ModelConfig, Rotation
 from swiftsure.models.model_file import ModelFile
 from swiftsure.models.schedule import (
+    AddBias,
     Attention,
     Embed,
+    HeadNorm,
     Matmul,
     Op,
     RMSNorm,
@@ -30,6 +36,7 @@ from swiftsure.models.tensors import EMBEDDING, HEAD, MATRIX_TYPES
 
 VECTOR_TYPES = ("F32",)
 FINAL_NORM = "output_norm.weight"
+ROPE_FACTORS = "rope_freqs.weight"
 
 # Metadata keys below the architecture's name that the functions here read.
 _READ_KEYS = (
@@ -44,15 +51,20 @@ _READ_KEYS = (
     "attention.layer_norm_rms_epsilon",
     "rope.dimension_count",
     "rope.freq_base",
+    "rope.scaling.factor",
+    "rope.scale_linear",  # what rope.scaling.factor was called once
+    "rope.scaling.original_context_length",
+    "rope.scaling.low_freq_factor",  # these two are in no GGUF file: folders of the transformers library state them
+    "rope.scaling.high_freq_factor",
+    "rope.scaling.finetuned",
     "vocab_size",
 )
-# Keys whose stated value means "nothing out of the ordinary".
-_NEUTRAL_VALUES: Mapping[str, tuple[object, ...]] = {
+# Keys of which these values are understood: most mean "nothing out of the ordinary".
+_UNDERSTOOD_VALUES: Mapping[str, tuple[object, ...]] = {
     "expert_count": (0,),
     "expert_used_count": (0,),
-    "rope.scaling.type": ("none",),
-    "rope.scaling.factor": (1.0, 0.0),
-    "rope.scale_linear": (1.0,),
+    "rope.scaling.type": ("none", "linear", "llama3"),
+    "rope.scaling.attn_factor": (1.0,),
     "attention.sliding_window": (0,),
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
@@ -64,7 +76,7 @@ _NEUTRAL_VALUES: Mapping[str, tuple[object, ...]] = {
 
 
 def refuse_unknown_keys(file: ModelFile, architecture: str, *, read: Collection[str] = ()) -> None:
-    """Raises UnsupportedModelError for a key of this architecture that nobody reads and that does not say "as usual".
+    """Raises UnsupportedModelError for a key of this architecture that nobody reads, or whose value nobody understands.
 
     ``read`` names keys, without the architecture's name before them, that the architecture file reads itself.
     """
@@ -73,7 +85,8 @@ def refuse_unknown_keys(file: ModelFile, architecture: str, *, read: Collection[
         if prefix != architecture or name in _READ_KEYS or name in read:
             continue
         value = file.metadata.get(key)
-        if value not in _NEUTRAL_VALUES.get(name, ()):
+        plain = isinstance(value, bool | int | float | str)  # an array is no single value, and compares as none
+        if not plain or value not in _UNDERSTOOD_VALUES.get(name, ()):
             raise UnsupportedModelError(f"metadata key '{key}' = {value!r} is not supported, and ignoring it would run another model")
 
 
@@ -94,13 +107,70 @@ def read_head_dim(file: ModelFile, architecture: str) -> int:
 
 
 def read_rotation(file: ModelFile, architecture: str, *, head_dim: int, style: RopeStyle) -> Rotation:
-    """The rotation of all layers. Raises ModelFileError for impossible values."""
+    """The rotation of all layers, scaled as the metadata say. Raises ModelFileError for impossible values."""
     meta = file.metadata
-    return Rotation(
+    plain = Rotation(
         dims=meta.integer(f"{architecture}.rope.dimension_count", head_dim),
         theta=meta.number(f"{architecture}.rope.freq_base", 10000.0),
         style=style,
     )
+    return replace(plain, factors=_stated_factors(file, architecture, plain))
+
+
+def _stated_factors(file: ModelFile, architecture: str, plain: Rotation) -> tuple[float, ...]:
+    meta, key = file.metadata, f"{architecture}.rope.scaling"
+    kind = meta.text(f"{key}.type", "")
+    if kind == "none":
+        return ()
+    # A factor without a type is linear, as llama.cpp reads it; so is 0 for "not set".
+    factor = meta.number(f"{key}.factor", meta.number(f"{architecture}.rope.scale_linear", 0.0)) or 1.0
+    if kind and factor == 1.0 and f"{key}.factor" not in meta:
+        raise ModelFileError(f"metadata key '{key}.factor' is missing, which scaling of type '{kind}' needs")
+    if kind == "llama3":
+        return llama3_factors(
+            plain,
+            factor=factor,
+            low=meta.number(f"{key}.low_freq_factor"),
+            high=meta.number(f"{key}.high_freq_factor"),
+            original_context=meta.integer(f"{key}.original_context_length"),
+        )
+    return () if factor == 1.0 else (factor,) * (plain.dims // 2)
+
+
+def llama3_factors(plain: Rotation, *, factor: float, low: float, high: float, original_context: int) -> tuple[float, ...]:
+    """Llama 3.1's scaling: pairs that turn less than ``low`` times within the original context are slowed by ``factor``, pairs that turn
+    more than ``high`` times not at all, and those between by a mixture (``_compute_llama3_parameters`` of the transformers library).
+
+    Raises ModelFileError for impossible values.
+    """
+    if not 0 < low < high < math.inf or original_context < 1:
+        raise ModelFileError(
+            "scaling of type 'llama3' needs 0 < low_freq_factor < high_freq_factor and an original context of at least 1, "
+            f"got {low}, {high} and {original_context}"
+        )
+    factors = []
+    for pair in range(plain.dims // 2):
+        turns = original_context * plain.theta ** (-2 * pair / plain.dims) / (2 * math.pi)
+        kept = min(max((turns - low) / (high - low), 0.0), 1.0)  # the part of the frequency that stays
+        factors.append(1.0 / ((1.0 - kept) / factor + kept))
+    return tuple(factors)
+
+
+def read_rope_factors(file: ModelFile, rotation: Rotation) -> Rotation:
+    """The rotation with the factors that the file keeps as a tensor, as GGUF's converter does for Llama 3.1 and later, if it does.
+
+    Raises ModelFileError for impossible values and UnsupportedModelError for a tensor of another type.
+    """
+    if ROPE_FACTORS not in file:
+        return rotation
+    info = file.info(ROPE_FACTORS)
+    if info.type not in VECTOR_TYPES:
+        raise UnsupportedModelError(f"tensor '{ROPE_FACTORS}' has type {info.type}; supported: {', '.join(VECTOR_TYPES)}")
+    if info.shape != (rotation.dims // 2,):
+        raise ModelFileError(f"tensor '{ROPE_FACTORS}' has shape {list(info.shape)}, but {rotation.dims // 2} pairs rotate")
+    stored = file.read(ROPE_FACTORS).view(np.float32).tolist()
+    stated = rotation.factors or (1.0,) * len(stored)
+    return replace(rotation, factors=tuple(a * b for a, b in zip(stored, stated, strict=True)))
 
 
 def read_model(file: ModelFile, architecture: str, *, head_dim: int, pattern: tuple[LayerConfig, ...]) -> ModelConfig:
@@ -135,6 +205,8 @@ def unsupported_reasons(file: ModelFile, config: ModelConfig) -> list[str]:
     expected = expected_shapes(config)
     reasons = []
     for name in file.names():
+        if name == ROPE_FACTORS and any(layer.rotation.factors for layer in config.pattern):
+            continue  # read with the configuration
         if name not in expected:
             reasons.append(f"tensor '{name}' is none that the {config.architecture} architecture computes with{_known_extra(name)}")
             continue
@@ -156,13 +228,13 @@ def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     if not config.tied_head:
         shapes[HEAD] = (vocab, hidden)
     for index in range(config.layers):
-        shapes |= {f"blk.{index}.{name}": shape for name, shape in _layer_shapes(config).items()}
+        shapes |= {f"blk.{index}.{name}": shape for name, shape in _layer_shapes(config, config.layer(index)).items()}
     return shapes
 
 
-def _layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+def _layer_shapes(config: ModelConfig, layer: LayerConfig) -> dict[str, tuple[int, ...]]:
     hidden = config.hidden
-    return {
+    shapes: dict[str, tuple[int, ...]] = {
         "attn_norm.weight": (hidden,),
         "attn_q.weight": (config.heads_width, hidden),
         "attn_k.weight": (config.kv_width, hidden),
@@ -173,6 +245,11 @@ def _layer_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "ffn_up.weight": (config.intermediate, hidden),
         "ffn_down.weight": (hidden, config.intermediate),
     }
+    if layer.qkv_bias:
+        shapes |= {"attn_q.bias": (config.heads_width,), "attn_k.bias": (config.kv_width,), "attn_v.bias": (config.kv_width,)}
+    if layer.head_norms:
+        shapes |= {"attn_q_norm.weight": (config.head_dim,), "attn_k_norm.weight": (config.head_dim,)}
+    return shapes
 
 
 def _known_extra(name: str) -> str:
@@ -227,26 +304,36 @@ def _attention_ops(config: ModelConfig, index: int) -> list[Op]:
     return [
         RMSNorm(x="residual", weight=f"{block}.attn_norm.weight", out="normed", eps=config.rms_eps),
         Matmul(x="normed", weights=tuple(f"{block}.attn_{part}.weight" for part in "qkv"), out="qkv"),
-        *_position_ops(config, layer.rotation),
+        *_query_key_ops(config, layer, block),
         StoreKV(x="qkv", k_offset=config.heads_width, v_offset=config.heads_width + config.kv_width, layer=index),
         Attention(x="qkv", q_offset=0, out="attended", layer=index, heads=config.heads, scale=layer.score_scale),
         Matmul(x="attended", weights=(f"{block}.attn_output.weight",), out="residual", accumulate=True),
     ]
 
 
-def _position_ops(config: ModelConfig, rotation: Rotation) -> list[Op]:
-    return [
-        # Queries and keys lie side by side, so one rotation covers both.
+def _query_key_ops(config: ModelConfig, layer: LayerConfig, block: str) -> list[Op]:
+    """What happens to queries, keys and values between their product and the cache."""
+    ops: list[Op] = []
+    if layer.qkv_bias:
+        ops.append(AddBias(x="qkv", weights=tuple(f"{block}.attn_{part}.bias" for part in "qkv")))
+    if layer.head_norms:
+        for part, offset, heads in (("q", 0, config.heads), ("k", config.heads_width, config.kv_heads)):
+            weight = f"{block}.attn_{part}_norm.weight"
+            ops.append(HeadNorm(x="qkv", weight=weight, offset=offset, heads=heads, head_dim=config.head_dim, eps=config.rms_eps))
+    # Queries and keys lie side by side, so one rotation covers both.
+    ops.append(
         Rope(
             x="qkv",
             offset=0,
             heads=config.heads + config.kv_heads,
             head_dim=config.head_dim,
-            rotary_dim=rotation.dims,
-            theta=rotation.theta,
-            style=rotation.style,
+            rotary_dim=layer.rotation.dims,
+            theta=layer.rotation.theta,
+            style=layer.rotation.style,
+            factors=layer.rotation.factors,
         )
-    ]
+    )
+    return ops
 
 
 def _feed_forward_ops(config: ModelConfig, index: int) -> list[Op]:
