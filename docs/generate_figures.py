@@ -1,7 +1,7 @@
 """Writes README's measured figures from the committed results; ``--check`` only says whether they are up to date.
 
 Results: ``benchmarks/results/prove.json`` (``swiftsure prove --json``) and ``benchmarks/results/peers.json`` (``python -m benchmarks.peers
---json``). No figure in README is typed by hand.
+--json``) of the default model, and the same with the name of another model. No figure in README is typed by hand.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from swiftsure.verify.proving import words
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
+MODELS = ("", "-gemma-3-270m")  # as the names of the results end
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 
 
@@ -23,9 +24,10 @@ def figures() -> str:
     """The section between the two marks."""
     parts = []
     for name, write in (("prove", prove_section), ("peers", peers_section)):
-        path = RESULTS / f"{name}.json"
-        if path.is_file():
-            parts.append(write(json.loads(path.read_text(encoding="utf-8"))))
+        for model in MODELS:
+            path = RESULTS / f"{name}{model}.json"
+            if path.is_file():
+                parts.append(write(json.loads(path.read_text(encoding="utf-8"))))
     return "\n".join(parts) or "No results are committed yet.\n"
 
 
@@ -76,7 +78,7 @@ def peers_section(result: dict[str, Any]) -> str:
     """Swiftsure beside other engines: rates, the paired ratio, memory, start-up, and whether company or speculation moves the answer."""
     settings, base, names = result["settings"], result["base"], {one["name"] for one in result["contenders"]}
     lines = [
-        f"Beside other engines, alternating in one run on {result['measured_utc'][:10]}: {len(result['prompts'])} greedy prompts, "
+        f"{result['model']['name']} beside other engines, alternating in one run on {result['measured_utc'][:10]}: {len(result['prompts'])} greedy prompts, "
         f"{settings['max_tokens']} new tokens, {settings['repeats']} repeats, {settings['threads']} threads; medians.",
         machine_line(result["machine"]),
         "",

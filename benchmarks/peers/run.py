@@ -20,6 +20,7 @@ from benchmarks.peers.measure import Prompt, fastest_choice, take_turns
 from benchmarks.peers.neighbours import CpuClock, priority, read_clock, wait_until_quiet
 from benchmarks.peers.process import ROOT, PeerError, Worker
 from benchmarks.peers.sizes import Plan, measure_sizes
+from swiftsure.engine.inputs import conversation, prompt_ids
 from swiftsure.models.cache import home
 from swiftsure.models.catalogue import resolve
 from swiftsure.models.model import open_model
@@ -130,8 +131,8 @@ def _peaks(workers: dict[str, Worker]) -> dict[str, int | None]:
 
 
 def _prompt(model: Any, prompt: Any) -> Prompt:
-    text = model.chat_template.render([dict(message) for message in prompt.chat()], add_generation_prompt=True)
-    return Prompt(name=prompt.name, ids=tuple(model.tokenizer.encode(text, special=True)))
+    ids = prompt_ids(model, conversation(model, prompt.chat()), context=model.config.context_length)
+    return Prompt(name=prompt.name, ids=tuple(map(int, ids)))
 
 
 def long_text_ids(model: Any, count: int, *, room: int) -> list[int]:

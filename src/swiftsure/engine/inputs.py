@@ -28,6 +28,11 @@ def is_batch(prompts: Any) -> bool:
     return bool(prompts) and (isinstance(prompts[0], (str, np.ndarray)) or _is_list(prompts[0]))
 
 
+def conversation(model: Model, messages: Sequence[Message]) -> Prompt:
+    """The messages as a prompt of this model: as they are, or for a model without a chat template their text, to be continued."""
+    return messages if model.chat_template is not None else "\n\n".join(message["content"] for message in messages)
+
+
 def prompt_ids(model: Model, prompt: Any, *, context: int) -> NDArray[np.int32]:
     """Token ids ``(n,)`` of one prompt, checked: 1 <= n < context, each in the vocabulary.
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.activation import Status
-from swiftsure.engine.inputs import prompt_ids
+from swiftsure.engine.inputs import conversation, prompt_ids
 from swiftsure.engine.request import Generation
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import SwiftsureError
@@ -110,7 +110,7 @@ class Worker:
         counts = []
         for request in requests:
             try:
-                prompt = self._prompt(request["messages"])
+                prompt = conversation(self._llm.model, request["messages"])
                 counts.append(len(prompt_ids(self._llm.model, prompt, context=self._llm.context)))
             except SwiftsureError as error:
                 raise type(error)(f"prompt {request['name']}: {error}") from None
@@ -125,7 +125,7 @@ class Worker:
         llm = self._llm
         if clear:
             llm.clear_caches()
-        prompts = [self._prompt(request["messages"]) for request in requests]
+        prompts = [conversation(self._llm.model, request["messages"]) for request in requests]
         sampling = [SamplingParams.of(request["sampling"]) for request in requests]
         files = [LogitsFile(Path(request["logits"])) if request["logits"] is not None else None for request in requests]
         callbacks = [file.append if file is not None else None for file in files]
@@ -173,10 +173,6 @@ class Worker:
         from swiftsure.verify.tasks.scoring import complete_texts
 
         return {"texts": complete_texts(self._llm, requests)}
-
-    def _prompt(self, messages: list[dict[str, str]]) -> list[dict[str, str]] | str:
-        """Chat messages, or for a model without a chat template their text."""
-        return messages if self._llm.model.chat_template is not None else "\n\n".join(message["content"] for message in messages)
 
     def evidence(self) -> dict[str, Any]:
         """What the levers did since the load, and a reason for each whose evidence is missing."""
