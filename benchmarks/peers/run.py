@@ -34,8 +34,8 @@ def compare(options: argparse.Namespace) -> dict[str, Any] | None:
     files = resolve(options.model)
     cache = home() / "peers"
     folder = cache / "models" / "float32" / files.sha256[:16]
+    write_folder(files.path, folder)
     with open_model(files) as model:
-        write_folder(model, folder)
         prompts = [_prompt(model, prompt) for prompt in options.workload]
         limit = model.config.context_length
         plan = Plan(contexts=options.contexts, prefills=options.prefill, repeats=options.repeats)
