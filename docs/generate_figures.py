@@ -78,7 +78,8 @@ def peers_section(result: dict[str, Any]) -> str:
     """Swiftsure beside other engines: rates, the paired ratio, memory, start-up, and whether company or speculation moves the answer."""
     settings, base, names = result["settings"], result["base"], {one["name"] for one in result["contenders"]}
     lines = [
-        f"{result['model']['name']} beside other engines, alternating in one run on {result['measured_utc'][:10]}: {len(result['prompts'])} greedy prompts, "
+        f"{result['model']['name']} beside other engines, alternating in one run on {result['measured_utc'][:10]}: "
+        f"{len(result['prompts'])} greedy prompts, "
         f"{settings['max_tokens']} new tokens, {settings['repeats']} repeats, {settings['threads']} threads; medians.",
         machine_line(result["machine"]),
         "",
