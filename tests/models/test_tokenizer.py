@@ -12,48 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edited_gguf import edited
+from hard_texts import TEXTS
 from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
-from swiftsure.models import tokenizer as tokenizer_module
+from swiftsure.models import byte_bpe
 from swiftsure.models.gguf import GGUFFile
 from swiftsure.models.tokenizer import Tokenizer
+from swiftsure.models.vocabulary import Vocabulary
 from tiny_models import TinyModel, TinySpec
 from tiny_vocabulary import byte_level_vocabulary
-
-# Kinds of text on which tokenizers are known to part ways.
-TEXTS = {
-    "empty": "",
-    "blanks": "   leading, inner   and trailing   ",
-    "blank lines": "\n\n\none\n\n\n\ntwo\n \n  \n\tthree\n",
-    "tabs": "\t\ttabs\t \tand\tmore \t",
-    "windows lines": "\r\none\r\n\r\ntwo\r",
-    "sentence": "Hello, world! It's what we'll see; I'VE done, they'd say.",
-    "python": "class Tree:\n    def __init__(self, left=None):\n        self.x = left  # child\n\n\nif __name__ == '__main__':\n\tgo()\n",
-    "c": "for (int i = 0; i < n; ++i) { a[i] += 0x1Fu; } /* done */",
-    "numbers": "1234567890 3.14159 1,000,000 -7e-3",
-    "number forms": "\u00bd \u00b2 \u0663 \u2167",
-    "numbers after blanks": "x = [\n    1,\n   22,\n  333]\n\n9",
-    "chinese": "\u4eba\u5de5\u667a\u80fd\u6b63\u5728\u6539\u53d8\u4e16\u754c\uff0c\u6211\u4eec\u3002",
-    "japanese": "\u65e5\u672c\u8a9e\u306e\u30c6\u30ad\u30b9\u30c8\u3001\u3072\u3089\u304c\u306a\u3068\u30ab\u30bf\u30ab\u30ca\u3002",
-    "korean": "\ud55c\uad6d\uc5b4 \ubb38\uc7a5\uc785\ub2c8\ub2e4.",
-    "right to left": "\u0627\u0644\u0639\u0631\u0628\u064a\u0629 \u05e2\u05d1\u05e8\u05d9\u05ea",
-    "thai": "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22",
-    "emoji": "\U0001f600\U0001f44d\U0001f3fd \U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466 \U0001f1f0\U0001f1f7",
-    "combining marks": "e\u0301 n\u0303 Z\u0351\u036b\u0343 \u0915\u094d\u0937",
-    "invisible": "\u200b\u200d\ufeff\u00a0no-break\u3000ideographic\u2028line",
-    "control characters": "\x00\x01\x04\x13\x7f end",
-    "far planes": "\U00020000 \U000e0001 \U0010ffff",
-    "markup": "$x^2 + \\frac{1}{2}$ | table | --- | <b>bold</b> http://a.b/c?d=e&f=1#g",
-    "special alone": "<|im_end|>",
-    "special in text": "a <|im_end|> b<|im_end|>c  <|im_start|>  d",
-    "special and blank lines": "<|im_start|>user\n\nhi<|im_end|>\n\n\n<|endoftext|>\n",
-    "special after special": "<|im_end|><|im_end|> <|im_end|>\n<|im_start|>",
-    "nearly special": "<|im_end| > <|im_en <|IM_END|> |>",
-    "repository tokens": "<repo_name>foo<filename>bar.py<jupyter_code>x = 1",
-    "unbroken letters": "a" * 30_000,
-    "unbroken words": "loremipsumdolorsitamet" * 1364,
-    "unbroken chinese": "\u6211\u7231\u4f60" * 10_000,
-    "unbroken marks": "!?-" * 10_000,
-}
 
 # Made by transformers 5.24 from the pinned file, with SmolLM2's own split (see `upstream` below); holds where transformers is absent.
 GOLDEN: dict[str, list[int]] = {
@@ -140,8 +106,8 @@ def test_ids_equal_transformers_on_random_text(smollm2: Tokenizer, upstream: Any
 def test_split_patterns_are_those_of_transformers() -> None:
     convert = pytest.importorskip("transformers.convert_slow_tokenizer", reason="transformers is not installed")
     qwen2 = pytest.importorskip("transformers.models.qwen2.tokenization_qwen2", reason="transformers is not installed")
-    assert inspect.signature(convert.TikTokenConverter.__init__).parameters["pattern"].default == tokenizer_module._LLAMA3_SPLIT
-    assert qwen2.PRETOKENIZE_REGEX == tokenizer_module._QWEN2_SPLIT
+    assert inspect.signature(convert.TikTokenConverter.__init__).parameters["pattern"].default == byte_bpe._LLAMA3_SPLIT
+    assert qwen2.PRETOKENIZE_REGEX == byte_bpe._QWEN2_SPLIT
 
 
 @pytest.mark.upstream
@@ -151,7 +117,7 @@ def test_other_pre_tokenizers_split_as_transformers_does(pre: str, name: str) ->
     tokens, merges = byte_level_vocabulary(370)
     vocabulary = {token: i for i, token in enumerate(tokens)}
     theirs = getattr(transformers, name)(vocab=vocabulary, merges=[tuple(merge.split(" ")) for merge in merges])
-    ours = Tokenizer(tokens, merges, pre=pre, control_ids=[0, 1, 2], user_defined_ids=[], bos_id=None, eos_id=0, end_ids=[], add_bos=False)
+    ours = byte_level(tokens, merges, pre)
     for kind, text in TEXTS.items():
         if "special" not in kind:
             assert ours.encode(text[:3000], special=False) == theirs.encode(text[:3000], add_special_tokens=False), kind
@@ -164,7 +130,7 @@ def test_ids_are_the_recorded_ones(smollm2: Tokenizer, text: str) -> None:
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("kind", [k for k in TEXTS if k not in ("control characters", "far planes")])
+@pytest.mark.parametrize("kind", [k for k in TEXTS if k not in ("control characters", "every control", "far planes")])
 def test_text_survives_the_round_trip(smollm2: Tokenizer, kind: str) -> None:
     for special in (True, False):
         ids = smollm2.encode(TEXTS[kind], special=special)
@@ -187,9 +153,13 @@ def test_any_unicode_text_survives_the_round_trip(text: str) -> None:
     assert not FULL_ALPHABET.special_ids & set(ids)
 
 
-FULL_ALPHABET = Tokenizer(
-    *byte_level_vocabulary(370), pre="smollm", control_ids=[0, 1, 2], user_defined_ids=[], bos_id=1, eos_id=2, end_ids=[], add_bos=True
-)
+def byte_level(tokens: list[str], merges: list[str], pre: str) -> Tokenizer:
+    kinds = [3, 3, 3, *[1] * (len(tokens) - 3)]
+    vocabulary = Vocabulary(tokens=tokens, kinds=kinds, bos_id=1, eos_id=2, eos_ids=frozenset([2]), add_bos=True)
+    return Tokenizer(vocabulary, byte_bpe.ByteLevelBPE(vocabulary, merges, pre=pre))
+
+
+FULL_ALPHABET = byte_level(*byte_level_vocabulary(370), pre="smollm")
 
 
 def test_spans_keep_special_tokens_out_of_contents(tiny: Tokenizer) -> None:
@@ -260,7 +230,7 @@ def test_start_token_leads_a_prompt_only_where_the_file_asks(from_edited: Callab
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"tokenizer.ggml.model": "llama"}, "tokenizer model 'llama' is not supported; supported: gpt2"),
+        ({"tokenizer.ggml.model": "bert"}, "tokenizer model 'bert' is not supported; supported: gpt2"),
         ({"tokenizer.ggml.pre": "poro"}, "pre-tokenizer 'poro' is not supported; supported: default, gpt-2, llama-bpe, qwen2, smollm"),
     ],
 )

@@ -67,6 +67,12 @@ class Metadata:
             raise ModelFileError(f"metadata key '{key}' must be an array of integers")
         return value
 
+    def numbers(self, key: str) -> NDArray[np.generic]:
+        value = self._typed(key, np.ndarray, "an array of numbers", _REQUIRED)
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf":
+            raise ModelFileError(f"metadata key '{key}' must be an array of numbers")
+        return value
+
     def _typed(self, key: str, kind: type | tuple[type, ...], article: str, default: object) -> object:
         value = self._values.get(key, default)
         if value is _REQUIRED:

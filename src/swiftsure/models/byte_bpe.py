@@ -1,0 +1,140 @@
+"""Byte-level BPE from a vocabulary and its merges; the merges run in the ``tokenizers`` package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from swiftsure.errors import ModelFileError, UnsupportedModelError
+from swiftsure.models.gguf import Metadata
+from swiftsure.models.vocabulary import TokenKind, Vocabulary
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Engine
+    from tokenizers.normalizers import Normalizer
+    from tokenizers.pre_tokenizers import PreTokenizer
+
+# Splits of the vocabularies' own tokenizers, as published in their tokenizer.json or conversion scripts.
+_LLAMA3_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_QWEN2_SPLIT = _LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+class ByteLevelBPE:
+    """Bytes that the vocabulary has no token for are dropped, as the reference tokenizer drops them (SmolLM2: eight control characters and
+    lead bytes of unassigned planes)."""
+
+    space_prefix = False
+
+    def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], *, pre: str) -> None:
+        """``pre`` names the split before merging. Raises UnsupportedModelError for another one and ModelFileError for merges that do not
+        fit."""
+        self._vocabulary = vocabulary
+        self.added = {vocabulary.tokens[i]: i for i in vocabulary.of_kind(TokenKind.USER_DEFINED) if vocabulary.tokens[i]}
+        self._engine = _build_engine(vocabulary, merges, pre)
+
+    def encode(self, text: str, *, first: bool) -> list[int]:
+        return list(self._engine.encode(text, add_special_tokens=False).ids) if text else []
+
+    def spell(self, token: int) -> bytes:
+        text = self._vocabulary.tokens[token]
+        if self._vocabulary.kinds[token] == TokenKind.USER_DEFINED:
+            return text.encode()
+        try:
+            return bytes([_BYTE_OF[character] for character in text])
+        except KeyError:
+            return text.encode()  # a token outside the byte alphabet: padding that converters add
+
+
+def bpe_of_gguf(meta: Metadata, vocabulary: Vocabulary) -> ByteLevelBPE:
+    """``tokenizer.ggml.model = "gpt2"``. Raises ModelFileError and UnsupportedModelError."""
+    return ByteLevelBPE(
+        vocabulary,
+        # GGUF writers leave an empty array out, so no merges are no fault.
+        meta.strings("tokenizer.ggml.merges").tolist() if "tokenizer.ggml.merges" in meta else [],
+        pre=pre_tokenizer_name(meta),
+    )
+
+
+def pre_tokenizer_name(meta: Metadata) -> str:
+    return meta.text("tokenizer.ggml.pre", "default")
+
+
+def starts_with_bos(meta: Metadata) -> bool:
+    """Whether a file of this kind that does not say means yes."""
+    return pre_tokenizer_name(meta) in _STARTS_WITH_BOS
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for the 256 bytes: printable Latin-1 for itself, U+0100 onwards for the rest in order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    rest = [byte for byte in range(256) if byte not in set(printable)]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(rest)}
+
+
+_BYTE_OF = _byte_alphabet()
+
+
+def _build_engine(vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> Engine:
+    from tokenizers import Tokenizer as Engine
+    from tokenizers import models
+
+    split = _PRE_TOKENIZERS.get(pre)
+    if split is None:
+        raise UnsupportedModelError(f"pre-tokenizer '{pre}' is not supported; supported: {', '.join(sorted(_PRE_TOKENIZERS))}")
+    numbers = vocabulary.numbered()
+    for i in vocabulary.of_kind(TokenKind.UNKNOWN, TokenKind.CONTROL, TokenKind.USER_DEFINED):
+        del numbers[vocabulary.tokens[i]]  # text can reach one of these where the tokenizer looks for it, never through merges
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    if any(len(pair) != 2 for pair in pairs):
+        bad = next(merge for merge, pair in zip(merges, pairs, strict=True) if len(pair) != 2)
+        raise ModelFileError(f"a merge must be two tokens with one blank between, got {bad!r}")
+    try:
+        engine = Engine(models.BPE(numbers, pairs, ignore_merges=pre in _WHOLE_WORDS_FIRST))  # type: ignore[arg-type]
+    except Exception as error:  # tokenizers raises bare Exception; the pairs come from the file
+        raise ModelFileError(f"the merges do not fit the vocabulary: {error}") from None
+    engine.pre_tokenizer, normalizer = split()
+    if normalizer is not None:
+        engine.normalizer = normalizer
+    return engine
+
+
+def _gpt2() -> tuple[PreTokenizer, Normalizer | None]:
+    from tokenizers import pre_tokenizers
+
+    return pre_tokenizers.ByteLevel(add_prefix_space=False), None
+
+
+def _digits_apart() -> tuple[PreTokenizer, Normalizer | None]:
+    from tokenizers import pre_tokenizers
+
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    return pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)]), None
+
+
+def _split_by(pattern: str) -> PreTokenizer:
+    from tokenizers import Regex, pre_tokenizers
+
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    return pre_tokenizers.Sequence([split, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def _llama3() -> tuple[PreTokenizer, Normalizer | None]:
+    return _split_by(_LLAMA3_SPLIT), None
+
+
+def _qwen2() -> tuple[PreTokenizer, Normalizer | None]:
+    from tokenizers import normalizers
+
+    return _split_by(_QWEN2_SPLIT), normalizers.NFC()
+
+
+_WHOLE_WORDS_FIRST = frozenset(("llama-bpe",))  # a word that is a token is taken whole, whatever the merges say
+_STARTS_WITH_BOS = frozenset(("llama-bpe",))  # where a file that does not say means yes
+_PRE_TOKENIZERS: dict[str, Callable[[], tuple[PreTokenizer, Normalizer | None]]] = {
+    "default": _gpt2,
+    "gpt-2": _gpt2,
+    "smollm": _digits_apart,
+    "starcoder": _digits_apart,
+    "llama-bpe": _llama3,
+    "qwen2": _qwen2,
+}
