@@ -170,12 +170,14 @@ def _open_file(path: Path) -> int:
     if not path.is_file():
         raise ModelNotFoundError(f"{path}: not a file")
     if path.suffix.lower() in _PICKLE_SUFFIXES:
-        raise UnsupportedModelError(f"{path}: '{path.suffix}' files are Python pickles, which can run code when loaded; use a GGUF file")
+        raise UnsupportedModelError(
+            f"{path}: '{path.suffix}' files are Python pickles, which can run code when loaded; use GGUF or .safetensors"
+        )
     try:
         with path.open("rb") as file:
             head = file.read(24)
             if head[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04"):
-                raise UnsupportedModelError(f"{path}: looks like a Python pickle, which can run code when loaded; use a GGUF file")
+                raise UnsupportedModelError(f"{path}: looks like a Python pickle, which can run code when loaded; use GGUF or .safetensors")
             if path.suffix.lower() == ".safetensors":
                 raise UnsupportedModelError(
                     f"{path}: a .safetensors file holds weights alone; name the folder, which must hold config.json too"

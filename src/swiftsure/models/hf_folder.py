@@ -22,7 +22,6 @@ from swiftsure.models.quantize import FLOAT_BYTES, dequantize_rows
 from swiftsure.models.safetensors import Shards, weight_files
 from swiftsure.models.tensors import TensorInfo
 
-_ROPE_FACTORS = "rope_freqs.weight"
 _GENERATION = "generation_config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
@@ -49,7 +48,7 @@ def folder_files(folder: Path) -> list[str]:
         if pickles:
             raise UnsupportedModelError(
                 f"{folder}: its weights are Python pickles ({', '.join(pickles[:4])}), which can run code when loaded; "
-                "use .safetensors files or a GGUF file"
+                "use GGUF or .safetensors"
             )
     if not (folder / hf_config.FILE).is_file():
         raise ModelNotFoundError(f"{folder}: a model folder must hold exactly one .gguf file, or {hf_config.FILE} and .safetensors files")
@@ -75,12 +74,6 @@ class HFFolder:
             self.metadata = Metadata(self.config.metadata | self._template() | self._sampling())
             self._shards = Shards(self.path)
             self._names = gguf_names(self._shards.names(), self.config.family.layer_names, tied=self.config.tied)
-            self._made: dict[str, NDArray[np.float32]] = {}  # tensors that GGUF stores and a folder computes
-            if self.config.rope_factors is not None:
-                self._made[_ROPE_FACTORS] = self.config.rope_factors
-            for name in self._made:
-                if name in self._names:
-                    raise ModelFileError(f"tensor '{name}' must not be stored in a folder whose {hf_config.FILE} gives it")
             stamps = self._stamps()
         except ModelError as error:
             self.close()
@@ -94,15 +87,12 @@ class HFFolder:
         return f"safetensors, {len(self._open().files)} {'file' if len(self._open().files) == 1 else 'files'}"
 
     def names(self) -> Iterator[str]:
-        yield from self._names
-        yield from self._made
+        return iter(self._names)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._names or name in self._made
+        return name in self._names
 
     def info(self, name: str) -> TensorInfo:
-        if name in self._made:
-            return TensorInfo(name, "F32", self._made[name].shape, self._made[name].nbytes)
         stored = self._names.get(name)
         if stored is None:
             raise ModelFileError(f"{self.path}: tensor '{name}' is missing")
@@ -112,8 +102,6 @@ class HFFolder:
         return TensorInfo(name, entry.dtype, entry.shape, entry.nbytes)
 
     def read(self, name: str) -> NDArray[np.uint8]:
-        if name in self._made:
-            return np.array(self._made[name], "<f4").view(np.uint8)
         info = self.info(name)
         stored = self._open().entry(self._names[name])
         raw = self._open().read(stored.name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from swiftsure.errors import ModelFileError
+from swiftsure.errors import ModelFileError, UnsupportedModelError
 
 MAX_JSON_BYTES = 1 << 20  # of a configuration, or of an index of some ten thousand tensors
+_LARGEST = 1 << 62
 
 
 def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
@@ -53,3 +55,108 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
+
+
+class Fields:
+    """Fields of an object, each noted when it is read; an error names the file, the field and the value. Null counts as absent."""
+
+    def __init__(self, values: Mapping[str, Any], file: str, *, prefix: str = "") -> None:
+        """``file`` names it in messages; ``prefix`` is where the object lies within."""
+        self._values = {key: value for key, value in values.items() if value is not None}
+        self._null = values.keys() - self._values.keys()
+        self._file = file
+        self._prefix = prefix
+        self._read: set[str] = set()
+
+    @property
+    def given(self) -> bool:
+        return bool(self._values)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._values
+
+    def where(self, key: str) -> str:
+        """File and field, for a message."""
+        return f"{self._file}: {self._prefix}{key}"
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        value = self._take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST:
+            raise ModelFileError(f"{self.where(key)} must be a whole number of at least 0, got {_shown(value)}")
+        return value
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._take(key, default)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < _LARGEST:
+            raise ModelFileError(f"{self.where(key)} must be a number, got {_shown(value)}")
+        return float(value)
+
+    def positive(self, key: str) -> float:
+        value = self.number(key)
+        if not value > 0:
+            raise ModelFileError(f"{self.where(key)} must be above 0, got {value}")
+        return value
+
+    def is_null(self, key: str) -> bool:
+        """Whether it is there and null, where that says more than absence."""
+        return key in self._null
+
+    def boolean(self, key: str, default: bool) -> bool:
+        value = None if key in self._null else self._take(key, default)
+        if not isinstance(value, bool):
+            raise ModelFileError(f"{self.where(key)} must be true or false, got {_shown(value)}")
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._take(key, default)
+        if not isinstance(value, str):
+            raise ModelFileError(f"{self.where(key)} must be a text, got {_shown(value)}")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts; empty when absent."""
+        value = self._take(key, [])
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise ModelFileError(f"{self.where(key)} must be a list of texts, got {_shown(value)}")
+        return value
+
+    def section(self, key: str) -> Fields:
+        """An object within; empty when absent."""
+        value = self._take(key, {})
+        if not isinstance(value, dict):
+            raise ModelFileError(f"{self.where(key)} must be an object, got {_shown(value)}")
+        return Fields(value, self._file, prefix=f"{self._prefix}{key}.")
+
+    def refuse_unless(self, key: str, known: tuple[object, ...]) -> None:
+        """Refuses a stated value that is none of ``known``."""
+        self._read.add(key)
+        if key in self._values and not _is_one_of(self._values[key], known):
+            raise _not_supported(self.where(key), self._values[key])
+
+    def refuse_unread(self, neutral: Mapping[str, tuple[object, ...]], *, harmless: Collection[str] = ()) -> None:
+        """Refuses, by name, what nobody read, unless it is harmless or has a neutral value."""
+        for key, value in self._values.items():
+            if key in self._read or key in harmless or (key in neutral and _is_one_of(value, neutral[key])):
+                continue
+            raise _not_supported(self.where(key), value)
+
+    def _take(self, key: str, default: object) -> object:
+        self._read.add(key)
+        value = self._values.get(key, default)
+        if value is None:
+            raise ModelFileError(f"{self.where(key)} is missing")
+        return value
+
+
+def _is_one_of(value: object, known: tuple[object, ...]) -> bool:
+    """By value and kind: 1 is neither true nor the other way around, but 1 and 1.0 are the same."""
+    return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in known)
+
+
+def _not_supported(key: str, value: object) -> UnsupportedModelError:
+    return UnsupportedModelError(f"{key} = {_shown(value)} is not supported, and ignoring it would run another model")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "..."

@@ -87,6 +87,8 @@ def quantize_file(
     or not finite, CapacityError when the disk is too small, OSError when it cannot be written.
     """
     started = perf_counter()
+    if files.path.is_dir():
+        raise UnsupportedModelError(f"{files.path}: only GGUF files are quantized to GGUF files")
     if output.exists() and output.samefile(files.path):
         raise UsageError(f"source and output must be different files, and both are '{files.path}'")
     require_new(output, force=force)

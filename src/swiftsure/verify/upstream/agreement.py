@@ -110,7 +110,7 @@ def measure_upstream(
     isa: str | None = None,
     default_logits: LogitsOf | None = None,
 ) -> UpstreamResult:
-    """Runs transformers (float32, greedy) on a GGUF file and compares its logits with those of our default on the same tokens.
+    """Runs transformers (float32, greedy) on a model and compares its logits with those of our default on the same tokens.
 
     Args:
         prompts_ids: token ids of each prompt.
@@ -126,7 +126,8 @@ def measure_upstream(
     """
     if new_tokens < 2:
         raise UsageError(f"new_tokens must be at least 2, got {new_tokens}")
-    with run_transformers(gguf=model_path, prompts=prompts_ids, new_tokens=new_tokens, threads=threads, python=python) as run:
+    folder, gguf = (model_path, None) if model_path.is_dir() else (None, model_path)
+    with run_transformers(gguf=gguf, folder=folder, prompts=prompts_ids, new_tokens=new_tokens, threads=threads, python=python) as run:
         if default_logits is not None:
             agreement = compare(run, default_logits)
         else:

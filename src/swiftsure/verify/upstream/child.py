@@ -2,7 +2,7 @@
 
 The interpreter may be any that has torch and transformers; nothing of Swiftsure is imported here. One argument: the path of a job (JSON)::
 
-    {"gguf": path | null, "folder": path | null,   a GGUF file (needs gguf and accelerate), or config.json + model.safetensors
+    {"gguf": path | null, "folder": path | null,   a GGUF file (needs gguf and accelerate), or config.json + .safetensors files
      "dtype": "float32" | "bfloat16", "threads": n, "output": folder,
      "prompts": [[ids]],                            token ids
      "new_tokens": n,                               greedy tokens a prompt, end-of-turn tokens not heeded

@@ -1,0 +1,106 @@
+"""Configurations of every model type in GGUF's words: those of released models, and those that are not computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from swiftsure.errors import ModelError, ModelFileError, UnsupportedModelError
+from swiftsure.models.hf_config import translate
+
+# Fields of published configurations; widths of the small members.
+SMOLLM2 = {
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+    "hidden_act": "silu", "hidden_size": 576, "initializer_range": 0.041666666666666664, "intermediate_size": 1536, "is_llama_config": True,
+    "max_position_embeddings": 8192, "mlp_bias": False, "model_type": "llama", "num_attention_heads": 9, "num_hidden_layers": 30,
+    "num_key_value_heads": 3, "pad_token_id": 2, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_interleaved": False,
+    "rope_scaling": None, "rope_theta": 100000, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+    "transformers.js_config": {"dtype": "q4"},
+    "transformers_version": "4.42.3", "use_cache": True, "vocab_size": 49152,
+}  # fmt: skip
+LLAMA_3_2 = {
+    "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 128000,
+    "eos_token_id": [128001, 128008, 128009], "head_dim": 64, "hidden_act": "silu", "hidden_size": 2048, "initializer_range": 0.02,
+    "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": False, "model_type": "llama", "num_attention_heads": 32,
+    "num_hidden_layers": 16, "num_key_value_heads": 8, "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_theta": 500000.0,
+    "rope_scaling": {
+        "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 8192, "rope_type": "llama3",
+    },
+    "tie_word_embeddings": True, "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": True, "vocab_size": 128256,
+}  # fmt: skip
+QWEN2_5 = {
+    "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "hidden_act": "silu",
+    "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 21,
+    "model_type": "qwen2", "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+    "transformers_version": "4.43.1", "use_cache": True, "use_sliding_window": False, "vocab_size": 151936,
+}  # fmt: skip
+QWEN3 = {
+    "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 151643,
+    "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu", "hidden_size": 1024, "initializer_range": 0.02,
+    "intermediate_size": 3072, "max_position_embeddings": 40960, "max_window_layers": 28, "model_type": "qwen3",
+    "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": None,
+    "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
+    "transformers_version": "4.51.0", "use_cache": True, "use_sliding_window": False, "vocab_size": 151936,
+}  # fmt: skip
+
+
+def own(config: dict[str, Any]) -> dict[str, Any]:
+    """The metadata below the architecture's name."""
+    metadata = translate(config).metadata
+    prefix = f"{metadata['general.architecture']}."
+    return {key.removeprefix(prefix): value for key, value in metadata.items() if key.startswith(prefix)}
+
+
+def widths(
+    layers: int, context: int, hidden: int, inner: int, heads: int, kv_heads: int, head_dim: int, eps: float, vocab: int
+) -> dict[str, Any]:
+    return {
+        "block_count": layers, "context_length": context, "embedding_length": hidden, "feed_forward_length": inner,
+        "attention.head_count": heads, "attention.head_count_kv": kv_heads, "attention.key_length": head_dim,
+        "attention.value_length": head_dim, "attention.layer_norm_rms_epsilon": eps, "rope.dimension_count": head_dim, "vocab_size": vocab,
+    }  # fmt: skip
+
+
+def test_released_llamas_are_understood() -> None:
+    assert own(SMOLLM2) == widths(30, 8192, 576, 1536, 9, 3, 64, 1e-5, 49152) | {"rope.freq_base": 100000.0}
+    assert translate(SMOLLM2).tied
+    assert own(LLAMA_3_2) == widths(16, 131072, 2048, 8192, 32, 8, 64, 1e-5, 128256) | {
+        "rope.freq_base": 500000.0,
+        "rope.scaling.type": "llama3",
+        "rope.scaling.factor": 32.0,
+        "rope.scaling.low_freq_factor": 1.0,
+        "rope.scaling.high_freq_factor": 4.0,
+        "rope.scaling.original_context_length": 8192,
+    }
+
+
+def test_released_qwens_are_understood_and_an_unused_window_means_nothing() -> None:
+    assert own(QWEN2_5) == widths(24, 32768, 896, 4864, 14, 2, 64, 1e-6, 151936) | {"rope.freq_base": 1e6}
+    assert own(QWEN3) == widths(28, 40960, 1024, 3072, 16, 8, 128, 1e-6, 151936) | {"rope.freq_base": 1e6}
+
+
+def test_a_field_that_is_absent_has_the_librarys_default() -> None:
+    silent = ("rope_theta", "rms_norm_eps", "tie_word_embeddings", "num_key_value_heads")
+    bare = {key: value for key, value in SMOLLM2.items() if key not in silent}
+    assert own(bare) == widths(30, 8192, 576, 1536, 9, 9, 64, 1e-6, 49152) | {"rope.freq_base": 10000.0}
+    assert not translate(bare).tied
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "words"),
+    [
+        (QWEN2_5 | {"use_sliding_window": True}, UnsupportedModelError, "use_sliding_window = True"),
+        (QWEN3 | {"layer_types": ["sliding_attention"] * 28}, UnsupportedModelError, "layer_types may name full_attention alone"),
+        (QWEN3 | {"layer_types": [1]}, ModelFileError, "layer_types must be a list of texts"),
+        (QWEN3 | {"attention_bias": True}, UnsupportedModelError, "attention_bias = True"),
+        (QWEN2_5 | {"num_key_value_heads": None}, ModelFileError, "num_key_value_heads is missing"),
+        (SMOLLM2 | {"tie_word_embeddings": None}, ModelFileError, "tie_word_embeddings must be true or false, got None"),
+        (SMOLLM2 | {"sliding_window": 4096}, UnsupportedModelError, "sliding_window = 4096 is not supported"),
+    ],
+)
+def test_what_a_family_does_not_compute_is_refused_by_name(config: dict[str, Any], kind: type[ModelError], words: str) -> None:
+    with pytest.raises(kind) as caught:
+        translate(config)
+    assert words in str(caught.value)

@@ -1,0 +1,140 @@
+"""Folders that transformers itself saved, read here and there: every model type, in shards, in each type of weights."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from swiftsure import kernels
+from swiftsure.engine.backend import RowBatch
+from swiftsure.engine.cpu import CPUBackend
+from swiftsure.errors import NotActiveError
+from swiftsure.models.catalogue import resolve
+from swiftsure.models.hf_families import FAMILIES
+from swiftsure.models.model import open_model
+from swiftsure.verify.upstream.agreement import run_transformers
+
+pytestmark = pytest.mark.upstream
+
+TOKENS, BLOCKS, VOCAB = 400, 16, 300  # beyond one span of attention and beyond scaled and windowed contexts
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A model type, what its configuration says beyond the widths, and how it is saved."""
+
+    model_type: str
+    config_class: str
+    config: dict[str, Any] = field(default_factory=dict)
+    dtype: str = "float32"
+    shard_bytes: str | int = "100KB"
+
+
+CASES = {
+    "llama": Case(model_type="llama", config_class="LlamaConfig"),
+    "llama, tied, bfloat16, one file": Case(
+        model_type="llama", config_class="LlamaConfig", config={"tie_word_embeddings": True}, dtype="bfloat16", shard_bytes="1GB"
+    ),
+    "llama 3, float16": Case(
+        model_type="llama", config_class="LlamaConfig", config={"head_dim": 32, "rope_parameters": LLAMA3}, dtype="float16"
+    ),
+    "llama, linear": Case(model_type="llama", config_class="LlamaConfig", config={"rope_parameters": LINEAR}),
+    "qwen2": Case(model_type="qwen2", config_class="Qwen2Config"),
+    "qwen2, tied, bfloat16": Case(model_type="qwen2", config_class="Qwen2Config", config={"tie_word_embeddings": True}, dtype="bfloat16"),
+    "qwen3, bfloat16": Case(model_type="qwen3", config_class="Qwen3Config", config={"head_dim": 32}, dtype="bfloat16"),
+}
+WIDTHS = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 1024,
+    "vocab_size": VOCAB,
+    "rms_norm_eps": 1e-5,
+}  # fmt: skip
+
+
+def test_every_model_type_is_among_the_folders_compared() -> None:
+    assert {case.model_type for case in CASES.values()} == set(FAMILIES)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory, upstream_python: str) -> dict[str, Path]:
+    """One folder a case. Skips the tests, with the reason, where transformers is not installed."""
+    place = tmp_path_factory.mktemp("folders")
+    made = {name: place / str(index) for index, name in enumerate(CASES)}
+    jobs = [
+        {
+            "folder": str(made[name]),
+            "class": FAMILIES[case.model_type].causal_class,
+            "config_class": case.config_class,
+            "config": WIDTHS | case.config,
+            "dtype": case.dtype,
+            "shard_bytes": case.shard_bytes,
+        }
+        for name, case in CASES.items()
+    ]
+    (place / "jobs.json").write_text(json.dumps(jobs))
+    command = [upstream_python, "-I", str(Path(__file__).with_name("write_folder.py")), str(place / "jobs.json")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 4:
+        pytest.skip(f"{done.stderr.strip()} in {upstream_python}")
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+def our_rows(folder: Path, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
+    with open_model(resolve(folder)) as model:
+        backend = CPUBackend(
+            model.schedule(),
+            model.tensors,
+            isa=kernels.resolve_isa(None),
+            threads=2,
+            kv_blocks=BLOCKS,
+            max_rows=TOKENS,
+            max_logit_rows=TOKENS,
+        )
+        every = np.arange(len(tokens), dtype=np.int32)
+        tables = np.arange(BLOCKS, dtype=np.int32)[None, :]
+        batch = RowBatch(tokens=tokens, positions=every, sequences=np.zeros_like(every), block_tables=tables, logit_rows=every)
+        rows = backend.run(batch).copy()
+        backend.close()
+        return rows
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_saved_folder_gives_the_logits_of_transformers(
+    name: str, folders: dict[str, Path], tmp_path: Path, upstream_python: str, figures: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path))
+    folder = folders[name]
+    files = sorted(path.name for path in folder.glob("*.safetensors"))
+    assert (len(files) > 2) == (CASES[name].shard_bytes == "100KB")
+    tokens = np.random.default_rng(0).integers(0, VOCAB, TOKENS).astype(np.int32)
+    try:
+        with run_transformers(folder=folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
+            theirs = np.array(run.items[0].rows())
+    except NotActiveError as error:
+        pytest.skip(str(error))
+    ours = our_rows(folder, tokens)
+    largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
+    figures.append(f"upstream, folder ({name}): largest logit difference {largest / spread:.3%} of the standard deviation of logits")
+    assert ours.shape == theirs.shape
+    assert largest <= 0.005 * spread
