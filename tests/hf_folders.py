@@ -69,3 +69,17 @@ def tiny_folder(model: TinyModel, folder: Path, dtype: str = "BF16", *, norms: s
     """A tiny model as a folder; ``config`` sets fields of its configuration, None drops one."""
     fields = {key: value for key, value in (model.huggingface_config() | config).items() if value is not None}
     return write_folder(folder, fields, tiny_tensors(model, dtype, norms=norms), shards=shards)
+
+
+def tokenizer_json(tokens: list[str], merges: list[str], special: tuple[str, ...]) -> str:
+    """``tokenizer.json`` of a byte-level BPE vocabulary as the tokenizers library writes it."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    vocabulary = {token: index for index, token in enumerate(tokens)}
+    pairs = [tuple(merge.split(" ")) for merge in merges]
+    tokenizer = Tokenizer(models.BPE(vocabulary, pairs))  # type: ignore[arg-type]
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
+    text: str = tokenizer.to_str()
+    return text

@@ -108,7 +108,8 @@ def _print_files(files: ModelFiles, json_output: bool) -> None:
     if json_output:
         _print_json(facts)
     else:
-        print_pairs({name: value for name, value in facts.items() if value is not None})
+        each = facts.pop("file_sha256") or {}
+        print_pairs({name: value for name, value in facts.items() if value is not None and name != "stamp"} | each)
 
 
 def _print_facts(facts: dict[str, Any]) -> None:

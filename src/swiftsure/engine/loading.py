@@ -154,9 +154,9 @@ def load(
                 )
             backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
             try:
-                opened.check_unchanged()
                 with phases.timed("tokenizer_s"):
                     tokenizer.result()
+                opened.check_unchanged()  # last: a folder's tokenizer is read from a file of its own
                 return assemble(opened, backend, plan, phases, notes, cache=cache)
             except BaseException:
                 backend.close()

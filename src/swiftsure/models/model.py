@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
@@ -97,12 +97,18 @@ class Model:
         mine, theirs = self.config.vocab_size, other.config.vocab_size
         if mine != theirs:
             return f"it has {mine} tokens, the other {theirs}"
-        key = "tokenizer.ggml.tokens"
-        pairs = zip(self._file.metadata.strings(key), other._file.metadata.strings(key), strict=True)
+        pairs = zip(self._spellings(), other._spellings(), strict=True)
         for token, (a, b) in enumerate(pairs):
             if a != b:
                 return f"token {token} is {a!r} in one and {b!r} in the other"
         return None
+
+    def _spellings(self) -> Iterable[str]:
+        """Every token, by id; of a GGUF file without building its tokenizer."""
+        key = "tokenizer.ggml.tokens"
+        if key in self._file.metadata:
+            return self._file.metadata.strings(key)
+        return map(self.tokenizer.token_text, range(self.tokenizer.vocab_size))
 
     def schedule(self) -> Schedule:
         """The static program of one pass."""
