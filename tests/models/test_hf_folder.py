@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from hf_folders import Stored, stored, tiny_folder, tiny_tensors, write_folder
 from swiftsure import kernels
@@ -393,3 +396,23 @@ def test_files_beside_the_weights_that_lie_are_refused(tmp_path: Path, model: Ti
     folder = tiny_folder(model, tmp_path / "f")
     (folder / name).write_text(text)
     assert words in refusal(folder, ModelFileError)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@given(st.data())
+def test_no_changed_byte_raises_anything_but_a_model_error(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    folder = tiny_folder(TinyModel(SPEC), tmp_path_factory.mktemp("changed"), shards=2, rope_scaling=LLAMA3)
+    (folder / "tokenizer_config.json").write_text('{"chat_template": [{"name": "default", "template": "x"}]}')
+    (folder / "generation_config.json").write_text('{"do_sample": true, "temperature": 0.5}')
+    names = sorted(path.name for path in folder.iterdir())
+    path = folder / data.draw(st.sampled_from(names))
+    raw = bytearray(path.read_bytes())
+    end = min(len(raw), 4096)  # beyond lie weights, whose bytes are what they are
+    for at in data.draw(st.lists(st.integers(0, end - 1), min_size=1, max_size=4)):
+        raw[at] = data.draw(st.one_of(st.sampled_from(b'0123456789[]{},:"-.e '), st.integers(0, 255)))
+    cut = data.draw(st.one_of(st.none(), st.integers(0, len(raw))))
+    path.write_bytes(raw[:cut])
+    with contextlib.suppress(ModelError):
+        describe(resolve(folder))
+    with contextlib.suppress(ModelError), open_model(resolve(folder)) as opened:
+        opened.schedule()
