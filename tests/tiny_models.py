@@ -198,10 +198,11 @@ def spec_of_architecture(name: str, **changes: Any) -> TinySpec:
     return TinySpec(**{"architecture": name, "rope_style": ARCHITECTURES[name].rope_style, **changes})
 
 
-def spec_of_type(tensor_type: str, **changes: Any) -> TinySpec:
-    """A specification all of whose matrices have ``tensor_type``: rows are wide enough for it."""
+def spec_of_type(tensor_type: str, *, for_files: bool = False, **changes: Any) -> TinySpec:
+    """A specification all of whose matrices have ``tensor_type``: rows are wide enough for it. ``for_files``: it can be written to them."""
     wide = {"hidden": 256, "intermediate": 256, "head_dim": 64} if tensor_type in super_blocks.SUPER_TYPES else {}
-    return TinySpec(type=tensor_type, **{**wide, **changes})
+    changes = {**wide, **changes, "type": tensor_type}
+    return spec_of_architecture(changes.pop("architecture", "llama"), **changes) if for_files else TinySpec(**changes)
 
 
 def random_spec(seed: int) -> TinySpec:

@@ -10,6 +10,7 @@ from cli_runner import Run
 
 from swiftsure.models.catalogue import resolve
 from swiftsure.models.model import open_model
+from tiny_models import TinyModel, TinySpec, spec_of_architecture
 
 
 def test_check_resolves_pins_machine_levers_and_memory(swiftsure: Run, tiny: Path) -> None:
@@ -61,3 +62,19 @@ def test_an_unknown_mode_is_a_usage_error(swiftsure: Run, tiny: Path) -> None:
     result = swiftsure("check", tiny, "--mode", "quick")
     assert result.code == 2
     assert "known modes: default, exact, fast, big" in result.line("error: ")
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        (spec_of_architecture("qwen2"), ["add_bias 128 qkv"]),
+        (spec_of_architecture("qwen3"), ["head_norm 4 x 16 at 0 qkv", "head_norm 2 x 16 at 64 qkv"]),
+        (spec_of_architecture("llama", scaling="llama3"), ["rope 6 x 16 at 0, slowed qkv"]),
+    ],
+    ids=["qwen2", "qwen3", "llama3"],
+)
+def test_the_schedule_shows_what_sets_an_architecture_apart(swiftsure: Run, tmp_path: Path, spec: TinySpec, expected: list[str]) -> None:
+    path = TinyModel(spec).write_gguf(tmp_path / "tiny.gguf")
+    lines = [" ".join(line.split()) for line in swiftsure("check", path, "--show-schedule").out.splitlines()]
+    for words in expected:
+        assert sum(f" {words} " in line for line in lines) == spec.layers

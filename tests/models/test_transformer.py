@@ -139,6 +139,13 @@ def test_factors_of_llama3_are_those_of_the_released_model() -> None:
         ({"keys": {"llama.rope.scaling.factor": 0.5}}, ModelFileError, "rotary factors must be from 1 to 1000000000, got 0.5"),
         ({"keys": {"llama.rope.scaling.factor": float("nan")}}, ModelFileError, "got nan"),
         (
+            {"keys": LLAMA3_KEYS | {"llama.rope.scaling.factor": -1.0}},
+            ModelFileError,
+            "rotary factors must be from 1 to 1000000000, got -1.0",
+        ),
+        ({"keys": LLAMA3_KEYS | {"llama.rope.scaling.factor": float("inf")}}, ModelFileError, "got inf"),
+        ({"keys": LLAMA3_KEYS | {"llama.rope.freq_base": 1e-45}}, ModelFileError, "needs a rope_theta of at least 1, got 1.4"),
+        (
             {"keys": LLAMA3_KEYS | {"llama.rope.scaling.low_freq_factor": 4.0}},
             ModelFileError,
             "< high_freq_factor.*got 4.0",

@@ -16,11 +16,17 @@ class Architecture:
     """``read_config`` checks metadata; what tensors there must be and the schedule follow from the config (``transformer.py``)."""
 
     name: str
+    summary: str  # one sentence, for people
     read_config: Callable[[ModelFile], ModelConfig]
 
 
+def _first_paragraph(docstring: str | None) -> str:
+    return " ".join((docstring or "").split("\n\n")[0].split())
+
+
 ARCHITECTURES: Mapping[str, Architecture] = {
-    module.NAME: Architecture(name=module.NAME, read_config=module.read_config) for module in (llama, qwen2, qwen3)
+    module.NAME: Architecture(name=module.NAME, summary=_first_paragraph(module.__doc__), read_config=module.read_config)
+    for module in (llama, qwen2, qwen3)
 }
 
 

@@ -1,4 +1,5 @@
-"""The llama family: pre-norm transformer, rotary grouped-query attention, gated SiLU feed-forward (Touvron et al., 2023).
+"""Llama 1 to 3.x, SmolLM2, TinyLlama and their relatives: pre-norm transformer, rotary grouped-query attention, gated SiLU feed-forward
+(Touvron et al., 2023).
 
 From Llama 3.1 on, rotary frequencies are scaled; GGUF's converter keeps the factors as a tensor.
 """

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
-from swiftsure.models.config import LayerConfig, ModelConfig, Rotation
+from swiftsure.models.config import MAX_ROPE_FACTOR, LayerConfig, ModelConfig, Rotation
 from swiftsure.models.model_file import ModelFile
 from swiftsure.models.schedule import (
     AddBias,
@@ -143,6 +143,10 @@ def llama3_factors(plain: Rotation, *, factor: float, low: float, high: float, o
 
     Raises ModelFileError for impossible values.
     """
+    if not 1 <= factor <= MAX_ROPE_FACTOR:
+        raise ModelFileError(f"rotary factors must be from 1 to {MAX_ROPE_FACTOR}, got {factor}")
+    if not plain.theta >= 1:
+        raise ModelFileError(f"scaling of type 'llama3' needs a rope_theta of at least 1, got {plain.theta}")
     if not 0 < low < high < math.inf or original_context < 1:
         raise ModelFileError(
             "scaling of type 'llama3' needs 0 < low_freq_factor < high_freq_factor and an original context of at least 1, "

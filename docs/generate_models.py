@@ -1,0 +1,70 @@
+"""Writes docs/models.md from the architectures and formats that the code knows; ``--check`` only says whether the file is up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from swiftsure.models.architectures import ARCHITECTURES
+from swiftsure.models.supported import FORMATS, model_types, runs
+
+PAGE = Path(__file__).with_name("models.md")
+INTRODUCTION = """# Models that run
+
+Generated from the code by `python docs/generate_models.py`; a test keeps it up to date.
+
+## Architectures
+"""
+FORMATS_HEAD = """
+## Formats
+
+Matrices of these types run as the file has them, mixed as the file mixes them; no type is widened in memory. Vectors (norms, biases) are
+F32 in GGUF files and any of the three float types in folders. Every "yes" is a test: a small model in that format, its logits within 1e-3
+(relative L2) of the float64 twin's (`tests/models/test_supported.py`).
+"""
+FOOT = """
+Every architecture is also compared with the transformers library in float32 on small random weights: no logit differs by more than 0.5 % of
+the logits' standard deviation (`tests/upstream/test_architectures.py`), at positions beyond the rotations' original context too. In every
+tensor type no bit depends on the schedule (`tests/invariance/test_every_architecture.py`).
+
+## Rotary scaling
+
+`linear`, and `llama3` from the factors that GGUF files keep as a tensor (`rope_freqs.weight`) or from `config.json`. Others (`yarn`,
+`longrope`, `dynamic`) are refused by name.
+
+## What is refused
+
+Whatever a file holds and an architecture here does not compute: mixtures of experts, biases and norms elsewhere, other activations, tensor
+types that are not in the table, models split over several GGUF files. The message names the key or the tensor, and for another architecture
+those that run; the exit code is 2. `swiftsure models info FILE` lists the reasons without loading the model.
+"""
+
+
+def page() -> str:
+    lines = [INTRODUCTION, "| architecture (GGUF) | `model_type` (folders) | what it is |", "|---|---|---|"]
+    for name, architecture in ARCHITECTURES.items():
+        types = ", ".join(f"`{model_type}`" for model_type in model_types(name)) or "not read"
+        lines.append(f"| `{name}` | {types} | {architecture.summary} |")
+    lines += [
+        FORMATS_HEAD,
+        f"| format | type | {' | '.join(f'`{name}`' for name in ARCHITECTURES)} |",
+        "|---|---|" + "---|" * len(ARCHITECTURES),
+    ]
+    for form in FORMATS:
+        cells = " | ".join("yes" if runs(name, form) else "no" for name in ARCHITECTURES)
+        lines.append(f"| {form.container} | {form.tensor_type} | {cells} |")
+    return "\n".join(lines) + "\n" + FOOT
+
+
+def run(arguments: list[str]) -> int:
+    if "--check" not in arguments:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
+        return 0
+    print("docs/models.md is not what the code runs: run python docs/generate_models.py", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
