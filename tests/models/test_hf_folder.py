@@ -270,6 +270,24 @@ def test_a_folder_that_is_no_model_is_refused(tmp_path: Path, files: list[str], 
     assert words in str(caught.value)
 
 
+def test_a_folder_is_called_by_its_name_however_it_is_reached(tmp_path: Path, model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_folder(model, tmp_path / "f")
+    (folder / "sub").mkdir()
+    monkeypatch.chdir(folder / "sub")
+    assert [resolve(name).name for name in (folder, "..", "../.")] == ["f"] * 3
+
+
+def test_a_folder_that_may_not_be_read_is_refused(tmp_path: Path, model: TinyModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny_folder(model, tmp_path / "f")
+
+    def refused(self: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    with pytest.raises(ModelFileError, match="f: cannot be read: Permission denied"):
+        resolve(folder)
+
+
 def test_a_gguf_file_in_the_folder_is_the_model(tmp_path: Path, model: TinyModel) -> None:
     folder = tiny_folder(model, tmp_path / "f")
     model.write_gguf(folder / "tiny.gguf")

@@ -20,7 +20,7 @@ def resolve_folder(folder: Path, progress: Progress | None = None) -> ModelFiles
     folder = folder.absolute()
     digests, stamps = _digests(folder, folder_files(folder), progress, anew=False)
     return ModelFiles(
-        name=re.sub(r"\s+", "_", folder.name),  # as ACTIVE lines hold no blanks
+        name=re.sub(r"\s+", "_", folder.resolve().name),  # as ACTIVE lines hold no blanks
         path=folder,
         sha256=folder_digest(digests),
         source="path",

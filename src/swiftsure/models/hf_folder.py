@@ -43,8 +43,12 @@ def folder_files(folder: Path) -> list[str]:
     """
     if not folder.is_dir():
         raise ModelNotFoundError(f"{folder}: no such folder")
-    if not any(folder.glob("*.safetensors*")):
-        pickles = sorted(path.name for path in folder.iterdir() if path.suffix.lower() in _PICKLES)
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError as error:
+        raise ModelFileError(f"{folder}: cannot be read: {error.strerror or error}") from None
+    if not any(name.endswith((".safetensors", ".safetensors.index.json")) for name in names):
+        pickles = sorted(name for name in names if name.lower().endswith(_PICKLES))
         if pickles:
             raise UnsupportedModelError(
                 f"{folder}: its weights are Python pickles ({', '.join(pickles[:4])}), which can run code when loaded; "
