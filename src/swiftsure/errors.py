@@ -20,6 +20,22 @@
 
 from __future__ import annotations
 
+MAX_QUOTED = 2000  # characters of a message that may quote a file: names and values in it can have any length
+
+
+def quotable(message: str) -> str:
+    """A message that may quote a file, fit to be printed: one line, nothing that a terminal obeys, not endless.
+
+    A name in a model file can hold line ends, escape sequences or characters that reverse a line; printed as they stand, they could clear
+    the screen or write a line that looks like one of ours.
+    """
+    if not message.isprintable():
+        message = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+    if len(message) > MAX_QUOTED:
+        head, tail = MAX_QUOTED * 3 // 4, MAX_QUOTED // 5
+        message = f"{message[:head]} [{len(message) - head - tail} characters left out] {message[-tail:]}"
+    return message
+
 
 class SwiftsureError(Exception):
     """Base of all errors a user is meant to read. ``exit_code`` is what the command line ends with."""
@@ -33,6 +49,9 @@ class UsageError(SwiftsureError, ValueError):
 
 class ModelError(SwiftsureError):
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(quotable(message))
 
 
 class ModelNotFoundError(ModelError):
@@ -57,6 +76,9 @@ class LicenceError(ModelError):
 
 class TemplateError(SwiftsureError):
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(quotable(message))
 
 
 class ContextLengthError(SwiftsureError):

@@ -245,7 +245,7 @@ def test_other_vocabulary_is_refused_by_name(from_edited: Callable[..., Tokenize
         ({"tokenizer.ggml.tokens": ["a", "b", "a"], "tokenizer.ggml.token_type": [1, 1, 1]}, "holds the token 'a' twice"),
         ({"tokenizer.ggml.token_type": [1, 2]}, "340 tokens but 2 token types"),
         ({"tokenizer.ggml.merges": ["ab"]}, "two tokens with one blank between, got 'ab'"),
-        ({"tokenizer.ggml.merges": ["a \u4eba"]}, "merges do not fit the vocabulary"),
+        ({"tokenizer.ggml.merges": ["a \u4eba"]}, "does not fit the vocabulary: '人' is no token"),
         ({"tokenizer.ggml.eos_token_id": 340}, "end-of-turn token id 340 is outside the vocabulary of 340"),
         ({"tokenizer.ggml.bos_token_id": 2**31}, "bos token id 2147483648 is outside"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
@@ -88,6 +88,7 @@ def _build_engine(vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> En
     if any(len(pair) != 2 for pair in pairs):
         bad = next(merge for merge, pair in zip(merges, pairs, strict=True) if len(pair) != 2)
         raise ModelFileError(f"a merge must be two tokens with one blank between, got {bad!r}")
+    _check_merges(pairs, numbers)
     try:
         engine = Engine(models.BPE(numbers, pairs, ignore_merges=pre in _WHOLE_WORDS_FIRST))  # type: ignore[arg-type]
     except Exception as error:  # tokenizers raises bare Exception; the pairs come from the file
@@ -96,6 +97,18 @@ def _build_engine(vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> En
     if normalizer is not None:
         engine.normalizer = normalizer
     return engine
+
+
+def _check_merges(pairs: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> None:
+    """Raises ModelFileError for a merge of what are no tokens, or into none.
+
+    The library would say so for most of them, but ends in a panic, which no handler of exceptions sees, for a result that is longer than
+    any token.
+    """
+    for left, right in pairs:
+        if left not in numbers or right not in numbers or left + right not in numbers:
+            bad = next(text for text in (left, right, left + right) if text not in numbers)
+            raise ModelFileError(f"the merge of {left!r} and {right!r} does not fit the vocabulary: {bad!r} is no token that merges reach")
 
 
 def _gpt2() -> tuple[PreTokenizer, Normalizer | None]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from swiftsure.errors import ModelFileError, TemplateError, UnsupportedModelError
+from swiftsure.errors import ModelFileError, TemplateError, UnsupportedModelError, quotable
 from swiftsure.models.architectures import Architecture, architecture
 from swiftsure.models.chat_template import ChatTemplate, Message
 from swiftsure.models.config import ModelConfig
@@ -47,7 +49,12 @@ class Model:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Raises UnsupportedModelError for a vocabulary of another kind and ModelFileError for a damaged one."""
+        """Raises UnsupportedModelError for a vocabulary of another kind and ModelFileError for a damaged one; the message starts with the
+        path."""
+        with _about(self.files.path):
+            return self._build_tokenizer()
+
+    def _build_tokenizer(self) -> Tokenizer:
         if isinstance(self._file, HFFolder):
             raise UnsupportedModelError(f"{self.files.path}: the tokenizer of a folder is not read yet; use a GGUF file")
         tokenizer = Tokenizer.from_gguf(self._file.metadata)
@@ -141,33 +148,43 @@ def open_model(files: ModelFiles) -> Model:
     """
     file = open_model_file(files.path)
     try:
-        if files.stamp is not None and file.stamp != files.stamp:
-            raise ModelFileError("the file changed after its SHA-256 was taken")
-        arch = _architecture_of(file)
-        config = arch.read_config(file)
-        reasons = unsupported_reasons(file, config)
-        if reasons:
-            more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-            raise UnsupportedModelError(reasons[0] + more)
-    except (ModelFileError, UnsupportedModelError) as error:
+        with _about(files.path):
+            if files.stamp is not None and file.stamp != files.stamp:
+                raise ModelFileError("the file changed after its SHA-256 was taken")
+            arch = _architecture_of(file)
+            config = arch.read_config(file)
+            reasons = unsupported_reasons(file, config)
+            if reasons:
+                more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+                raise UnsupportedModelError(reasons[0] + more)
+    except BaseException:
         file.close()
-        message = str(error)
-        raise type(error)(message if message.startswith(str(files.path)) else f"{files.path}: {message}") from None
+        raise
     return Model(files, file, config)
 
 
 def describe(files: ModelFiles) -> dict[str, Any]:
     """What ``models info --json`` prints, also for a sound file that cannot be run: then ``unsupported`` lists why.
 
-    Raises ModelFileError for a damaged file.
+    Raises ModelFileError for a damaged file; the message starts with the path.
     """
-    with open_model_file(files.path) as file:
+    with open_model_file(files.path) as file, _about(files.path):
         try:
             arch = _architecture_of(file)
             config = arch.read_config(file)
             return _describe(files, file, config, unsupported_reasons(file, config), write_schedule(config))
         except UnsupportedModelError as error:
             return _describe(files, file, None, [str(error)], None)
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Begins the message of what is raised about a file with its path, where it does not yet."""
+    try:
+        yield
+    except (ModelFileError, UnsupportedModelError) as error:
+        message = str(error)
+        raise type(error)(message if message.startswith(quotable(str(path))) else f"{path}: {message}") from None
 
 
 def _architecture_of(file: ModelFile) -> Architecture:
@@ -203,10 +220,10 @@ def _describe(
         "sha256": files.sha256,
         "source": files.source,
         "version": files.version,
-        "licence": files.licence or meta.text("general.license", "") or None,
+        "licence": quotable(files.licence or meta.text("general.license", "")) or None,
         "format": file.format,
         "file_bytes": file.size,
-        "architecture": meta.text("general.architecture", "unknown"),
+        "architecture": quotable(meta.text("general.architecture", "unknown")),
         "parameters": sum(info.elements for info in infos),
         "tensor_types": {kind: {"tensors": counts[kind], "bytes": sizes[kind]} for kind in sorted(counts)},
         "layers": config.layers if config else None,
@@ -216,5 +233,5 @@ def _describe(
         "kv_bytes_per_position": kv_bytes_per_position(schedule) if schedule else None,
         "kv_format": "int16 values, one float32 scale per head vector",
         "chat_template": _TEMPLATE_KEY in meta,
-        "unsupported": unsupported,
+        "unsupported": [quotable(reason) for reason in unsupported],
     }

@@ -1,0 +1,119 @@
+"""Opens hostile files from the command line, and opens one of them again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("MALLOC_ARENA_MAX", "1")  # every other arena reserves 64 MB of address space
+
+SAVED = Path(tempfile.gettempdir()) / "swiftsure-hostile-files"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m hostile_files", description=__doc__)
+    parser.add_argument("--count", type=int, default=5000, help="inputs to open (default: 5000)")
+    parser.add_argument("--first", type=int, default=0, help="number of the first one: the seed")
+    parser.add_argument("--workers", type=int, default=2, help="processes at a time (default: 2)")
+    parser.add_argument("--sanitized", action="store_true", help="the core is built with a sanitizer: no limit of address space, 30 s each")
+    parser.add_argument("--json", type=Path, help="where to write counts and faults")
+    parser.add_argument("--save", type=Path, default=SAVED, help=f"where faulty inputs are kept (default: {SAVED})")
+    parser.add_argument("--replay", help="open one input in this process: its number, or a saved file")
+    arguments = parser.parse_args()
+    if arguments.replay is not None:
+        return replay(arguments.replay)
+    report = fuzz(arguments)
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+    print(json.dumps({name: report[name] for name in ("inputs", "outcomes", "stages", "seconds", "largest_growth_bytes")}))
+    return 1 if report["faults"] else 0
+
+
+def fuzz(arguments: argparse.Namespace) -> dict[str, Any]:
+    from hostile_files.inputs import make_input
+    from hostile_files.opening import STAGES
+    from hostile_files.workers import Limits, Result, run
+
+    subject = warm_subject()
+    limits = Limits(cpu_s=30, memory=False) if arguments.sanitized else Limits()
+    began = time.monotonic()
+    outcomes: Counter[str] = Counter()
+    stages: Counter[str] = Counter()
+    errors: Counter[str] = Counter()
+    growth = 0
+    faults: list[Result] = []
+    numbers = range(arguments.first, arguments.first + arguments.count)
+    for done, result in enumerate(run(make_input, subject, numbers, workers=arguments.workers, limits=limits), 1):
+        outcomes[result.outcome] += 1
+        stages[result.stage] += 1
+        errors[result.error or "none"] += 1
+        growth = max(growth, result.growth_bytes - 2 * result.file_bytes)
+        if result.faulty:
+            faults.append(result)
+            kept = make_input(result.number).write(_empty(arguments.save / str(result.number)))
+            print(
+                f"{result.outcome}: input {result.number} ({result.name}) at stage {result.stage}: {result.error}: {result.sentence[:600]}"
+            )
+            print(f"  replay with: python -m hostile_files --replay {result.number}    (saved: {kept})", flush=True)
+        if sys.stderr.isatty():
+            print(f"\r{done}/{arguments.count}", end="", file=sys.stderr)
+    return {
+        "inputs": sum(outcomes.values()),
+        "first": arguments.first,
+        "outcomes": dict(outcomes),
+        "stages": {stage: stages[stage] for stage in ("start", *STAGES) if stages[stage]},
+        "errors": dict(errors),
+        "largest_growth_bytes": growth,
+        "seconds": round(time.monotonic() - began, 1),
+        "faults": [{"number": f.number, "name": f.name, "outcome": f.outcome, "sentence": f.sentence[:2000]} for f in faults],
+    }
+
+
+def warm_subject() -> Any:
+    """Imports what opening needs and opens every sound file once, so that children start warm."""
+    from hostile_files.inputs import sound_files
+    from hostile_files.opening import end_renderer, open_wholly
+
+    for name, data in sound_files().items():
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"{name}.gguf"
+            path.write_bytes(data)
+            open_wholly(path, lambda stage: None)
+    end_renderer()
+    return open_wholly
+
+
+def replay(what: str) -> int:
+    """Opens one input without limits; its error comes with the whole trace."""
+    from hostile_files.inputs import make_input
+    from hostile_files.opening import open_wholly
+    from swiftsure.errors import SwiftsureError
+
+    with tempfile.TemporaryDirectory() as folder:
+        if what.isdigit():
+            made = make_input(int(what))
+            print(made.name)
+        path = made.write(Path(folder)) if what.isdigit() else Path(what)
+        try:
+            open_wholly(path, lambda stage: print(f"stage: {stage}"))
+        except SwiftsureError as error:
+            print(f"{type(error).__name__}: {error!s:.4000}")
+    return 0
+
+
+def _empty(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+if __name__ == "__main__":
+    sys.exit(main())

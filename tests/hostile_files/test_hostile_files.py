@@ -1,0 +1,133 @@
+"""No file harms its reader: every damaged or lying file is opened or refused by name, in bounded time and memory."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hostile_files.handmade import CASES, file_of, sentences
+from hostile_files.inputs import HostileInput, make_input, sound_files
+from hostile_files.opening import open_wholly
+from hostile_files.workers import Limits, Result, judge, open_one, run
+from swiftsure.errors import MAX_QUOTED, ModelFileError, TemplateError, UsageError
+
+TESTS = Path(__file__).parents[1]
+SANITIZED = "libasan" in os.environ.get("LD_PRELOAD", "")
+
+
+def test_damaged_files_are_opened_or_refused_with_the_fault_named(tmp_path: Path, full: bool) -> None:
+    """In processes of their own, forked from one that is warm: this one has threads."""
+    report = tmp_path / "report.json"
+    command = [
+        sys.executable,
+        "-m",
+        "hostile_files",
+        "--count",
+        "100000" if full else "5000",
+        "--json",
+        str(report),
+        "--save",
+        str(tmp_path),
+    ]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    outcomes = json.loads(report.read_text())["outcomes"]
+    assert outcomes["refused"] + outcomes["opened"] == (100_000 if full else 5000)
+    assert min(outcomes.values()) > 100, "the mutations are too wild or too tame to test anything"
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lie_is_refused_with_exactly_its_sentence(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(file_of(case))
+    stages: list[str] = []
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the whole sentence is compared
+        open_wholly(path, stages.append)
+    outcome, sentence = judge(caught.value, stages[-1], path)
+    assert outcome == "refused", sentence
+    assert f"{type(caught.value).__name__}: {sentence}" == sentences()[case]
+
+
+def test_sound_files_run_to_the_end(tmp_path: Path) -> None:
+    for name, data in sound_files().items():
+        path = tmp_path / f"{name}.gguf"
+        path.write_bytes(data)
+        stages: list[str] = []
+        open_wholly(path, stages.append)
+        assert stages[-1] == "done", name
+
+
+def test_a_number_always_gives_the_same_input() -> None:
+    assert all(make_input(n) == make_input(n) for n in range(50))
+    assert len({make_input(n).data for n in range(200)}) > 150
+
+
+@pytest.mark.parametrize("error", [ModelFileError, TemplateError])
+def test_what_a_file_says_cannot_steer_a_terminal_or_fill_it(error: type[Exception]) -> None:
+    told = str(error("tensor '\x1b[2J\nACTIVE mode=exact \u202e\ud800' " + "x" * 100_000 + " is missing"))
+    assert told.isprintable()
+    assert len(told) < MAX_QUOTED
+    assert told.startswith(r"tensor '\x1b[2J\nACTIVE mode=exact \u202e\ud800' ")
+    assert told.endswith(" is missing")
+    assert str(error(told)) == told
+
+
+class TestTheRunnerItself:
+    """Would it notice?"""
+
+    @staticmethod
+    def outcome_of(subject: Callable[[Path, Callable[[str], None]], None], limits: Limits | None = None) -> list[Result]:
+        return list(run(lambda number: HostileInput(number, "made", b"x" * 100), subject, range(3), workers=1, limits=limits))
+
+    def test_a_crash_is_reported_and_the_rest_go_on(self) -> None:
+        def subject(path: Path, reach: Callable[[str], None]) -> None:
+            reach("open")
+            if path.parent.name == "1":
+                ctypes.string_at(0)
+
+        results = {result.number: result for result in self.outcome_of(subject)}
+        assert [results[n].outcome for n in range(3)] == ["opened", "crash", "opened"]
+        assert (results[1].stage, results[1].error) == ("open", "SIGSEGV")
+
+    def test_an_endless_loop_is_a_hang(self) -> None:
+        def subject(path: Path, reach: Callable[[str], None]) -> None:
+            while path.parent.name == "2":
+                pass
+
+        assert [result.outcome for result in self.outcome_of(subject, Limits(cpu_s=1))] == ["opened", "opened", "hang"]
+
+    @pytest.mark.skipif(SANITIZED, reason="a sanitizer reserves terabytes of address space")
+    def test_memory_beyond_twice_the_file_and_64_mb_is_reported_touched_or_not(self) -> None:
+        def subject(path: Path, reach: Callable[[str], None]) -> None:
+            size = (60 << 20, 66 << 20, 80 << 20)[int(path.parent.name)]
+            if path.parent.name == "2":
+                reach("pack")  # address space is free from here on, what is touched still counts
+            bytearray(size)
+
+        assert [result.outcome for result in self.outcome_of(subject)] == ["opened", "memory", "memory"]
+
+    def test_only_a_sentence_on_the_file_is_a_refusal(self, tmp_path: Path) -> None:
+        path = tmp_path / "model.gguf"
+        for error, outcome in {
+            ModelFileError(f"{path}: tensor 'x' is missing"): "refused",
+            ModelFileError(f"{path}: 7"): "poor sentence",
+            ModelFileError(f"{path}: 'NoneType' object is not subscriptable"): "poor sentence",
+            ModelFileError(f"{path}: unpack requires a buffer of 8 bytes"): "poor sentence",
+            UsageError("head_dim must be a multiple of 16"): "wrong error",
+            KeyError("general.architecture"): "wrong error",
+            MemoryError(): "memory",
+        }.items():
+            assert judge(error, "open", path)[0] == outcome, error
+
+    def test_time_is_counted_in_seconds_of_work(self, tmp_path: Path) -> None:
+        made = HostileInput(0, "made", b"")
+        assert open_one(made, made.write(tmp_path), lambda path, reach: time.sleep(0.2), Limits(), lambda stage: None).outcome == "opened"
