@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.gguf import Metadata
+from swiftsure.models.segmenter import Place
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class ByteLevelBPE:
     """Bytes that the vocabulary has no token for are dropped, as the reference tokenizer drops them (SmolLM2: eight control characters and
     lead bytes of unassigned planes)."""
 
-    space_prefix = False
+    prefixed: Collection[Place] = ()
 
     def __init__(self, vocabulary: Vocabulary, merges: Sequence[str], *, pre: str) -> None:
         """``pre`` names the split before merging. Raises UnsupportedModelError for another one and ModelFileError for merges that do not
@@ -32,17 +33,20 @@ class ByteLevelBPE:
         self.added = {vocabulary.tokens[i]: i for i in vocabulary.of_kind(TokenKind.USER_DEFINED) if vocabulary.tokens[i]}
         self._engine = _build_engine(vocabulary, merges, pre)
 
-    def encode(self, text: str, *, first: bool) -> list[int]:
+    def encode(self, text: str, place: Place) -> list[int]:
         return list(self._engine.encode(text, add_special_tokens=False).ids) if text else []
 
     def spell(self, token: int) -> bytes:
         text = self._vocabulary.tokens[token]
-        if self._vocabulary.kinds[token] == TokenKind.USER_DEFINED:
-            return text.encode()
-        try:
-            return bytes([_BYTE_OF[character] for character in text])
-        except KeyError:
-            return text.encode()  # a token outside the byte alphabet: padding that converters add
+        return text.encode() if self._vocabulary.kinds[token] == TokenKind.USER_DEFINED else bytes_of(text)
+
+
+def bytes_of(text: str) -> bytes:
+    """What a token of a byte-level vocabulary stands for; one outside the alphabet, such as padding that converters add, for itself."""
+    try:
+        return bytes([_BYTE_OF[character] for character in text])
+    except KeyError:
+        return text.encode()
 
 
 def bpe_of_gguf(meta: Metadata, vocabulary: Vocabulary) -> ByteLevelBPE:

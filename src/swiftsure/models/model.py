@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -56,7 +56,7 @@ class Model:
 
     def _build_tokenizer(self) -> Tokenizer:
         if isinstance(self._file, HFFolder):
-            raise UnsupportedModelError(f"{self.files.path}: the tokenizer of a folder is not read yet; use a GGUF file")
+            return Tokenizer.from_folder(self._file.path, rows=self.config.vocab_size)
         tokenizer = Tokenizer.from_gguf(self._file.metadata)
         if tokenizer.vocab_size != self.config.vocab_size:
             raise ModelFileError(f"the vocabulary has {tokenizer.vocab_size} tokens, but the embedding {self.config.vocab_size} rows")
@@ -104,18 +104,14 @@ class Model:
         mine, theirs = self.config.vocab_size, other.config.vocab_size
         if mine != theirs:
             return f"it has {mine} tokens, the other {theirs}"
-        pairs = zip(self._spellings(), other._spellings(), strict=True)
+        key = "tokenizer.ggml.tokens"
+        if key not in self._file.metadata or key not in other._file.metadata:  # a folder: the two write the same token in different ways
+            return self.tokenizer.difference(other.tokenizer)
+        pairs = zip(self._file.metadata.strings(key), other._file.metadata.strings(key), strict=True)
         for token, (a, b) in enumerate(pairs):
             if a != b:
                 return f"token {token} is {a!r} in one and {b!r} in the other"
         return None
-
-    def _spellings(self) -> Iterable[str]:
-        """Every token, by id; of a GGUF file without building its tokenizer."""
-        key = "tokenizer.ggml.tokens"
-        if key in self._file.metadata:
-            return self._file.metadata.strings(key)
-        return map(self.tokenizer.token_text, range(self.tokenizer.vocab_size))
 
     def schedule(self) -> Schedule:
         """The static program of one pass."""

@@ -8,12 +8,13 @@ Source: sentencepiece, src/bpe_model.cc.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from swiftsure.errors import ModelFileError
 from swiftsure.models.gguf import Metadata
+from swiftsure.models.segmenter import Place
 from swiftsure.models.token_matcher import TokenMatcher
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
 
@@ -53,7 +54,7 @@ class SentencePieceBPE:
 
     def __init__(self, pieces: Pieces, scores: Sequence[float], *, space_prefix: bool) -> None:
         """``scores`` by id, of which the highest merges first."""
-        self.space_prefix = space_prefix
+        self.prefixed: Collection[Place] = (Place.START, Place.AFTER_ADDED) if space_prefix else ()
         self._pieces = pieces
         self._ids = pieces.mergeable
         self._scores = {token: scores[i] for token, i in self._ids.items()}
@@ -61,9 +62,9 @@ class SentencePieceBPE:
         self._joints = _joints(self._ids)
         self._known: dict[str, list[int]] = {}
 
-    def encode(self, text: str, *, first: bool) -> list[int]:
+    def encode(self, text: str, place: Place) -> list[int]:
         text = text.replace(" ", SPACE)
-        if first and self.space_prefix and text:
+        if place in self.prefixed and text:
             text = SPACE + text
         ids: list[int] = []
         start = 0

@@ -38,7 +38,7 @@ class TokenMatcher:
             position = candidate.start()
             while passed < len(spans) and spans[passed][1] <= position:
                 passed += 1
-            for end, token in self._at(text, position):
+            for end, token in self.starting_at(text, position):
                 if token in guarded and _touches(position, end, spans, passed):
                     continue
                 yield position, end, token
@@ -47,7 +47,7 @@ class TokenMatcher:
             else:
                 position += 1
 
-    def _at(self, text: str, start: int) -> Iterator[tuple[int, int]]:
+    def starting_at(self, text: str, start: int) -> Iterator[tuple[int, int]]:
         """End and id of every token that starts here, longest first."""
         head = text[start : start + 2]
         for key in (head, head[0]) if len(head) == 2 else (head,):

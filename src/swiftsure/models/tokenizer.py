@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from pathlib import Path
 
-from swiftsure.errors import UnsupportedModelError, UsageError
+from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
 from swiftsure.models import byte_bpe, sentencepiece
 from swiftsure.models.gguf import Metadata
-from swiftsure.models.segmenter import Segmenter
+from swiftsure.models.segmenter import Place, Segmenter
 from swiftsure.models.token_matcher import TokenMatcher
+from swiftsure.models.tokenizer_folder import read_folder
+from swiftsure.models.tokenizer_json import JsonSegmenter
 from swiftsure.models.vocabulary import TokenKind, Vocabulary, vocabulary_of_gguf
 
 
@@ -28,6 +31,7 @@ class Tokenizer:
         self.eos_ids = vocabulary.eos_ids  # all that end a generation
         self.add_bos = vocabulary.add_bos
         self.special_ids = frozenset(vocabulary.of_kind(TokenKind.CONTROL, TokenKind.UNKNOWN))
+        self._unused = frozenset(vocabulary.of_kind(TokenKind.UNUSED))
         self._tokens = vocabulary.tokens
         self._segmenter = segmenter
         self._pieces: dict[int, bytes] = {}
@@ -45,6 +49,19 @@ class Tokenizer:
         raise UnsupportedModelError(
             f"tokenizer model '{kind}' is not supported; supported: gpt2 (byte-level BPE), llama (SentencePiece BPE)"
         )
+
+    @classmethod
+    def from_folder(cls, folder: Path, *, rows: int | None = None) -> Tokenizer:
+        """Of a folder with ``tokenizer.json``; ``rows`` of the embedding, where there may be more than tokens.
+
+        Raises UnsupportedModelError for what the files ask for and this build does not know, ModelFileError for damaged ones.
+        """
+        try:
+            file, vocabulary = read_folder(folder, rows)
+            return cls(vocabulary, JsonSegmenter(file, vocabulary))
+        except (ModelFileError, UnsupportedModelError) as error:
+            message = str(error)
+            raise type(error)(message if message.startswith(str(folder)) else f"{folder}: {message}") from None
 
     @property
     def prefix_ids(self) -> tuple[int, ...]:
@@ -64,12 +81,12 @@ class Tokenizer:
         """
         _check_unicode(text)
         ids: list[int] = []
-        start, first = 0, not continues
+        start, place = 0, Place.CONTINUES if continues else Place.START
         for begin, end, token in (self._all_added if special else self._added).matches(text, plain_spans, self.special_ids):
-            ids += self._segmenter.encode(text[start:begin], first=first)
+            ids += self._segmenter.encode(text[start:begin], place)
             ids.append(token)
-            start, first = end, True
-        return ids + self._segmenter.encode(text[start:], first=first)
+            start, place = end, Place.AFTER_ADDED
+        return ids + self._segmenter.encode(text[start:], place)
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True, continues: bool = False) -> str:
         """Text of ``ids``; bytes that form no UTF-8 become U+FFFD. Raises UsageError for an id outside the vocabulary.
@@ -78,16 +95,16 @@ class Tokenizer:
         does, and streams out blank and all.
         """
         pieces: list[bytes] = []
-        first = not continues
+        place: Place | None = Place.CONTINUES if continues else Place.START
         for token in ids:
             piece = self.token_bytes(token)
-            if token in self.special_ids:
-                first = True
-                if skip_special:
+            if token in self._all_added_ids:
+                place = Place.AFTER_ADDED
+                if skip_special and token in self.special_ids:
                     continue
-            elif first and piece:
-                piece = piece.removeprefix(b" ") if self._segmenter.space_prefix else piece
-                first = False
+            elif place is not None and piece:
+                piece = piece.removeprefix(b" ") if place in self._segmenter.prefixed else piece
+                place = None
             pieces.append(piece)
         return b"".join(pieces).decode(errors="replace")
 
@@ -109,6 +126,20 @@ class Tokenizer:
     def contains_special(self, text: str) -> bool:
         """Whether some special token is spelled out in ``text``."""
         return self._special.occurs_in(text)
+
+    def difference(self, other: Tokenizer) -> str | None:
+        """The first id that does not mean the same in both, in words; None where there is none. Ids that no text has are alike."""
+        for token in range(min(self.vocab_size, other.vocab_size)):
+            if token in self._unused and token in other._unused:
+                continue
+            special = [token in each.special_ids for each in (self, other)]
+            if self.token_bytes(token) != other.token_bytes(token) or special[0] != special[1]:
+                return f"token {token} is {self.token_text(token)!r} in one and {other.token_text(token)!r} in the other"
+        return None
+
+    @cached_property
+    def _all_added_ids(self) -> frozenset[int]:
+        return self.special_ids | frozenset(self._segmenter.added.values())
 
     @property
     def _special_table(self) -> dict[str, int]:
