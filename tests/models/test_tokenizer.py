@@ -108,6 +108,20 @@ def test_split_patterns_are_those_of_transformers() -> None:
     qwen2 = pytest.importorskip("transformers.models.qwen2.tokenization_qwen2", reason="transformers is not installed")
     assert inspect.signature(convert.TikTokenConverter.__init__).parameters["pattern"].default == byte_bpe._LLAMA3_SPLIT
     assert qwen2.PRETOKENIZE_REGEX == byte_bpe._QWEN2_SPLIT
+    gguf = pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping", reason="transformers is not installed")
+    assert gguf.GGUF_PRE_TOKENIZER_SPLITS["tekken"] == byte_bpe._TEKKEN_SPLIT
+
+
+@pytest.mark.upstream
+@pytest.mark.parametrize("pre", ["llama-bpe", "llama3", "llama-v3", "tekken", "qwen2", "deepseek-r1-qwen"])
+def test_splits_cut_hard_texts_as_the_published_ones_do(pre: str) -> None:
+    gguf = pytest.importorskip("transformers.integrations.gguf.gguf_tokenizer_mapping", reason="transformers is not installed")
+    regex = pytest.importorskip("regex", reason="regex is not installed")
+    published = regex.compile(gguf.GGUF_PRE_TOKENIZER_SPLITS[pre])
+    split, _ = byte_bpe._PRE_TOKENIZERS[pre]()
+    for kind, text in TEXTS.items():
+        pieces = [text[start:end] for _, (start, end) in split.pre_tokenize_str(text)]
+        assert pieces == published.findall(text), kind
 
 
 @pytest.mark.upstream
@@ -231,7 +245,7 @@ def test_start_token_leads_a_prompt_only_where_the_file_asks(from_edited: Callab
     ("keys", "message"),
     [
         ({"tokenizer.ggml.model": "bert"}, "tokenizer model 'bert' is not supported; supported: gpt2"),
-        ({"tokenizer.ggml.pre": "poro"}, "pre-tokenizer 'poro' is not supported; supported: default, gpt-2, llama-bpe, qwen2, smollm"),
+        ({"tokenizer.ggml.pre": "poro"}, "pre-tokenizer 'poro' is not supported; supported: deepseek-r1-qwen, default, gpt-2, llama-bpe, "),
     ],
 )
 def test_other_vocabulary_is_refused_by_name(from_edited: Callable[..., Tokenizer], keys: dict[str, Any], message: str) -> None:

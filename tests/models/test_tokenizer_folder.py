@@ -175,6 +175,10 @@ def sound() -> dict[str, Any]:
     return values
 
 
+def split(pattern: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+
+
 class TestRefusals:
     @pytest.fixture
     def read(self, tmp_path: Path, sound: dict[str, Any]) -> Callable[[Any], Tokenizer]:
@@ -235,7 +239,10 @@ class TestRefusals:
             (lambda v: v["model"]["vocab"].update({"new": 5}), "two tokens of the vocabulary have the same id"),
             (lambda v: v["model"]["vocab"].update({"new": 10_000_000}), "the highest token id is 10000000"),
             (lambda v: v["model"].update(merges=["ab"]), "a merge must be two tokens"),
-            (lambda v: v["model"].update(merges=[["a", "never"]]), "model: "),
+            (lambda v: v["model"].update(merges=[["a", "never"]]), "does not fit the vocabulary"),
+            (lambda v: v["model"].update(merges=[["a", "b"], ["ab", "zzzzz"]]), "does not fit the vocabulary"),
+            (lambda v: v.update(pre_tokenizer=split("(")), "the library refuses its steps: Oniguruma error"),
+            (lambda v: v.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "////"}), "tokenizer.json: "),
             (lambda v: v["model"].update(merges=5), "merges must be a list, got int"),
             (lambda v: v["added_tokens"].append({"id": 5, "content": "<new>"}), "two tokens of the vocabulary have the same id"),
             (lambda v: v["added_tokens"].append({"id": 9999, "content": "<s>"}), "added token '<s>' has id 9999, but 1"),
@@ -255,6 +262,11 @@ class TestRefusals:
         with pytest.raises(ModelFileError, match=message) as refused:
             read(change)
         assert str(refused.value).startswith(str(tmp_path))
+
+    def test_a_split_that_never_ends_on_a_text_is_an_error_that_says_so(self, read: Any) -> None:
+        tokenizer = read(lambda v: v.update(normalizer=None, pre_tokenizer=split("(a+)+$")))
+        with pytest.raises(ModelFileError, match=r"its steps fail on this text: .*retry-limit"):
+            tokenizer.encode("a" * 40 + "b", special=False)
 
     @pytest.mark.parametrize("text", ["", "[]", "{", '{"model": NaN}', '{"model": {}, "model": {}}', "[" * 100_000])
     def test_a_file_that_is_no_json_object_is_refused(self, tmp_path: Path, text: str) -> None:

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 # Splits of the vocabularies' own tokenizers, as published in their tokenizer.json or conversion scripts.
 _LLAMA3_SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_TEKKEN_SPLIT = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+    r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _QWEN2_SPLIT = _LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
@@ -92,7 +97,7 @@ def _build_engine(vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> En
     if any(len(pair) != 2 for pair in pairs):
         bad = next(merge for merge, pair in zip(merges, pairs, strict=True) if len(pair) != 2)
         raise ModelFileError(f"a merge must be two tokens with one blank between, got {bad!r}")
-    _check_merges(pairs, numbers)
+    check_merges(pairs, numbers)
     try:
         engine = Engine(models.BPE(numbers, pairs, ignore_merges=pre in _WHOLE_WORDS_FIRST))  # type: ignore[arg-type]
     except Exception as error:  # tokenizers raises bare Exception; the pairs come from the file
@@ -103,7 +108,7 @@ def _build_engine(vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> En
     return engine
 
 
-def _check_merges(pairs: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> None:
+def check_merges(pairs: Sequence[Sequence[str]], numbers: Mapping[str, int]) -> None:
     """Raises ModelFileError for a merge of what are no tokens, or into none.
 
     The library would say so for most of them, but ends in a panic, which no handler of exceptions sees, for a result that is longer than
@@ -139,19 +144,26 @@ def _llama3() -> tuple[PreTokenizer, Normalizer | None]:
     return _split_by(_LLAMA3_SPLIT), None
 
 
+def _tekken() -> tuple[PreTokenizer, Normalizer | None]:
+    return _split_by(_TEKKEN_SPLIT), None
+
+
 def _qwen2() -> tuple[PreTokenizer, Normalizer | None]:
     from tokenizers import normalizers
 
     return _split_by(_QWEN2_SPLIT), normalizers.NFC()
 
 
-_WHOLE_WORDS_FIRST = frozenset(("llama-bpe",))  # a word that is a token is taken whole, whatever the merges say
-_STARTS_WITH_BOS = frozenset(("llama-bpe",))  # where a file that does not say means yes
+_LLAMA3_NAMES = ("llama-bpe", "llama3", "llama-v3")
+_WHOLE_WORDS_FIRST = frozenset((*_LLAMA3_NAMES, "tekken"))  # a word that is a token is taken whole, whatever the merges say
+_STARTS_WITH_BOS = _WHOLE_WORDS_FIRST  # where a file that does not say means yes
 _PRE_TOKENIZERS: dict[str, Callable[[], tuple[PreTokenizer, Normalizer | None]]] = {
     "default": _gpt2,
     "gpt-2": _gpt2,
     "smollm": _digits_apart,
     "starcoder": _digits_apart,
-    "llama-bpe": _llama3,
+    **dict.fromkeys(_LLAMA3_NAMES, _llama3),
+    "tekken": _tekken,
     "qwen2": _qwen2,
+    "deepseek-r1-qwen": _qwen2,
 }

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
-from swiftsure.models.byte_bpe import bytes_of
+from swiftsure.models.byte_bpe import bytes_of, check_merges
 from swiftsure.models.json_files import read_json_object
 from swiftsure.models.segmenter import Place
 from swiftsure.models.token_matcher import TokenMatcher
+from swiftsure.models.tokenizers_library import faults_named
 from swiftsure.models.unigram import Unigram
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
 
@@ -157,6 +158,10 @@ class JsonSegmenter:
     def encode(self, text: str, place: Place) -> list[int]:
         if not text:
             return []
+        with faults_named("tokenizer.json: its steps fail on this text"):
+            return self._encode(text, place)
+
+    def _encode(self, text: str, place: Place) -> list[int]:
         normalize, encode = self._encoders[place]
         text = normalize(text)
         ids: list[int] = []
@@ -198,10 +203,9 @@ def _bpe(file: TokenizerFile) -> Callable[[Place], _Encoder]:
         # The library asks for it among the tokens. Nothing in text reads as this stand-in, a token that holds no character.
         numbers[""] = special[unk]
         unk = ""
-    try:
+    check_merges(pairs, numbers)
+    with faults_named("tokenizer.json: model"):
         shared = models.BPE(numbers, pairs, unk_token=unk, **options)  # type: ignore[arg-type]
-    except Exception as error:  # tokenizers raises bare Exception; the pairs come from the file
-        raise _fail(f"model: {error}") from None
 
     def at(place: Place) -> _Encoder:
         engine = Engine(shared)
@@ -249,10 +253,8 @@ def _set_steps(engine: Engine, file: TokenizerFile, place: Place) -> Callable[[s
     if place is not Place.START:
         parts = {part: _without_prefix(steps, everywhere=place is Place.CONTINUES) for part, steps in parts.items()}
     empty: dict[str, Any] = {"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": {}, "merges": []}, **parts}
-    try:
+    with faults_named("tokenizer.json: the library refuses its steps"):
         read = Engine.from_str(json.dumps(empty))
-    except Exception as error:  # tokenizers raises bare Exception
-        raise _fail(f"the library refuses its steps: {error}") from None
     if read.pre_tokenizer is not None:
         engine.pre_tokenizer = read.pre_tokenizer
     normalizer = read.normalizer
@@ -319,7 +321,8 @@ def _normalized_spellings(file: TokenizerFile) -> dict[str, int]:
     found: dict[str, int] = {}
     for entry in file.added:
         if _is_late(entry, file):
-            text = normalize(entry["content"])
+            with faults_named("tokenizer.json: normalizer"):
+                text = normalize(entry["content"])
             if entry["special"] and text != entry["content"]:
                 raise UnsupportedModelError(
                     f"tokenizer.json: special token {entry['content']!r} that is normalized, to {text!r}, is not supported"

@@ -1,0 +1,23 @@
+"""Calls into the tokenizers library with what came from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from swiftsure.errors import ModelFileError
+
+
+@contextmanager
+def faults_named(what: str) -> Iterator[None]:
+    """Turns whatever the library says inside into a ModelFileError that begins with ``what``.
+
+    It raises bare Exception for most faults and panics at others; a panic arrives as a BaseException of its own, which is told by name
+    because the class is not exported.
+    """
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelFileError(f"{what}: {str(error)[:300]}") from None
