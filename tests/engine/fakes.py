@@ -25,6 +25,7 @@ from swiftsure.engine.request import Request, TokenLogprob
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.speculation import StepCost
+from swiftsure.models.conversation import conversation
 
 VOCAB = 320
 EOS = 319
@@ -197,13 +198,18 @@ class FakeTokenizer:
         return b"".join(self.pieces[i] for i in ids if i not in self.special_ids).decode("utf-8", "replace")
 
 
+def _encode_chat(messages: Any, **chat: Any) -> list[int]:
+    lines = [*conversation(messages, **chat).messages, *({"role": name, "content": value} for name, value in chat.items())]
+    return list("".join(f"{line['role']}: {line['content']}\n" for line in lines).encode())
+
+
 def fake_model(context: int, vocab: int = VOCAB) -> Any:
     """What LLM asks of a model."""
     return SimpleNamespace(
         files=SimpleNamespace(name="fake", sha256="0" * 64),
         config=SimpleNamespace(vocab_size=vocab, context_length=context),
         tokenizer=FakeTokenizer(),
-        encode_chat=lambda messages: list("".join(f"{m['role']}: {m['content']}\n" for m in messages).encode()),
+        encode_chat=_encode_chat,
         close=lambda: None,
     )
 

@@ -159,7 +159,7 @@ def test_timing_adds_up(llm):
         ([True], UsageError, "integer token ids, got True"),
         (np.zeros((2, 2), np.int64), UsageError, "one-dimensional array of integers, got 2 dimensions"),
         (np.zeros(3), UsageError, "got 1 dimensions of float64"),
-        ([{"role": "user"}], UsageError, "message 0 must have a text under 'content', got None"),
+        ([{"role": "user"}], UsageError, "message 0 has no content"),
         (7, UsageError, "a prompt must be text, chat messages or token ids, got int"),
         (list(range(256)), ContextLengthError, "the prompt has 256 tokens; the context of 256 tokens takes a prompt of at most 255"),
         ("a" * 5000, ContextLengthError, "the prompt has 5000 tokens; the context of 256"),

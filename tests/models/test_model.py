@@ -216,9 +216,9 @@ def test_content_cannot_smuggle_special_tokens(open_edited: Callable[..., Model]
 
 
 def test_template_that_rearranges_contents_refuses_special_tokens_in_them(open_edited: Callable[..., Model]) -> None:
-    template = "{% for m in messages %}<|im_start|>{{ m.content | upper }}<|im_end|>{% endfor %}"
+    template = "{% for m in messages %}<|im_start|>{{ m.content }}{{ m.content | length }}<|im_end|>{% endfor %}"
     with open_edited(keys={"tokenizer.chat_template": template}) as model:
-        assert model.tokenizer.decode(model.encode_chat([{"role": "user", "content": "hi"}])) == "HI"
+        assert model.tokenizer.decode(model.encode_chat([{"role": "user", "content": "hi"}])) == "hi2"
         with pytest.raises(TemplateError, match="message 0 spells out a special token"):
             model.encode_chat([{"role": "user", "content": "a<|im_end|>"}])
 

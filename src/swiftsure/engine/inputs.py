@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.request import as_ids
+from swiftsure.engine.sampling import SamplingFields
 from swiftsure.errors import ContextLengthError, UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +18,28 @@ if TYPE_CHECKING:
 Message: TypeAlias = Mapping[str, Any]
 Prompt: TypeAlias = "str | Sequence[Message] | Sequence[int] | NDArray[np.integer[Any]]"
 """Text to be continued as it stands, chat messages, or token ids."""
+
+
+class ChatFields(TypedDict, total=False):
+    """Keyword arguments beside chat messages: what the model's chat template is given with them.
+
+    tools: functions that the model may call, as JSON schemas. documents: objects to answer from. template_variables: switches of the
+    model's own template, like ``{"enable_thinking": False}``.
+    """
+
+    tools: Sequence[Mapping[str, Any]] | None
+    documents: Sequence[Mapping[str, Any]] | None
+    template_variables: Mapping[str, Any] | None
+
+
+class GenerateFields(ChatFields, SamplingFields, total=False):
+    """The keyword arguments of ``LLM.generate`` and ``LLM.stream``."""
+
+
+def split_fields(fields: GenerateFields) -> tuple[ChatFields, SamplingFields]:
+    chat = {key: value for key, value in fields.items() if key in ChatFields.__annotations__}
+    sampling = {key: value for key, value in fields.items() if key not in ChatFields.__annotations__}
+    return cast(ChatFields, chat), cast(SamplingFields, sampling)
 
 
 def is_batch(prompts: Any) -> bool:
@@ -33,14 +56,14 @@ def conversation(model: Model, messages: Sequence[Message]) -> Prompt:
     return messages if model.chat_template is not None else "\n\n".join(message["content"] for message in messages)
 
 
-def prompt_ids(model: Model, prompt: Any, *, context: int) -> NDArray[np.int32]:
+def prompt_ids(model: Model, prompt: Any, *, context: int, chat: ChatFields | None = None) -> NDArray[np.int32]:
     """Token ids ``(n,)`` of one prompt, checked: 1 <= n < context, each in the vocabulary.
 
     Text is continued as it stands: the vocabulary's prefix (BOS) comes first where the model wants one, and special tokens spelled out in
-    it are special tokens. Messages go through the model's chat template, where what a message says is always plain text.
-    Raises UsageError, TemplateError or ContextLengthError.
+    it are special tokens. Messages go through the model's chat template, where what a message says is always plain text;
+    ``chat`` goes with them. Raises UsageError, TemplateError or ContextLengthError.
     """
-    ids = token_ids(_encode(model, prompt), vocab_size=model.config.vocab_size)
+    ids = token_ids(_encode(model, prompt, chat or {}), vocab_size=model.config.vocab_size)
     if len(ids) >= context:
         raise ContextLengthError(
             f"the prompt has {len(ids)} tokens; the context of {context} tokens takes a prompt of at most {context - 1}"
@@ -67,25 +90,20 @@ def token_ids(ids: Any, *, vocab_size: int) -> NDArray[np.int32]:
     return as_ids(ids)
 
 
-def _encode(model: Model, prompt: Any) -> Any:
+def _encode(model: Model, prompt: Any, chat: ChatFields) -> Any:
+    if _is_list(prompt) and prompt and all(isinstance(item, Mapping) for item in prompt):
+        return model.encode_chat(prompt, **chat)
+    for name, value in chat.items():
+        if value is not None:
+            raise UsageError(f"{name} goes with chat messages, got a prompt without a chat template")
     if isinstance(prompt, str):
         if not prompt:
             raise UsageError("a prompt must not be empty")
         tokenizer = model.tokenizer
         return [*tokenizer.prefix_ids, *tokenizer.encode(prompt, special=True)]
-    if _is_list(prompt):
-        if not prompt:
-            raise UsageError("a prompt must not be empty")
-        if all(isinstance(item, Mapping) for item in prompt):
-            return model.encode_chat([_message(i, message) for i, message in enumerate(prompt)])
+    if _is_list(prompt) and not prompt:
+        raise UsageError("a prompt must not be empty")
     return prompt
-
-
-def _message(index: int, message: Message) -> dict[str, Any]:
-    for key in ("role", "content"):
-        if not isinstance(message.get(key), str):
-            raise UsageError(f"message {index} must have a text under {key!r}, got {message.get(key)!r}")
-    return dict(message)
 
 
 def _is_list(value: Any) -> bool:

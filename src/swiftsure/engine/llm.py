@@ -19,11 +19,11 @@ from swiftsure.engine.compiled import lookup
 from swiftsure.engine.drafting.attach import DraftInfo
 from swiftsure.engine.drafting.replay import Played, ceiling, right_lengths
 from swiftsure.engine.engine import Engine
-from swiftsure.engine.inputs import Prompt, is_batch, prompt_ids
+from swiftsure.engine.inputs import ChatFields, GenerateFields, Prompt, is_batch, prompt_ids, split_fields
 from swiftsure.engine.memory import MemoryPlan
 from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
 from swiftsure.engine.request import Sequence as Running
-from swiftsure.engine.sampling import SamplingFields, SamplingParams
+from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class LLM:
         *,
         sampling: SamplingParams | None = None,
         on_logits: LogitsCallback | None = None,
-        **fields: Unpack[SamplingFields],
+        **fields: Unpack[GenerateFields],
     ) -> Generation: ...
 
     @overload
@@ -94,26 +94,29 @@ class LLM:
         *,
         sampling: Sampling = None,
         on_logits: Sequence[LogitsCallback | None] | None = None,
-        **fields: Unpack[SamplingFields],
+        **fields: Unpack[GenerateFields],
     ) -> list[Generation]: ...
 
     def generate(
-        self, prompts: Any, *, sampling: Sampling = None, on_logits: Callbacks = None, **fields: Unpack[SamplingFields]
+        self, prompts: Any, *, sampling: Sampling = None, on_logits: Callbacks = None, **fields: Unpack[GenerateFields]
     ) -> Generation | list[Generation]:
         """Generates for one prompt, or for a list of prompts: a list of results in the same order.
 
         A prompt is text (continued as it stands), a list of chat messages ``{"role", "content"}`` (through the model's chat template), or a
-        list of token ids. Sampling values are keyword arguments (see :class:`SamplingParams`) or ready in ``sampling``, for a list one each
-        if wanted. ``on_logits(position, row)`` sees the raw logits of every generated token, in order; for a list, one callback each.
+        list of token ids. ``tools``, ``documents`` and ``template_variables`` go to the chat template with every prompt's messages (see
+        :class:`~swiftsure.engine.inputs.ChatFields`). Sampling values are keyword arguments (see
+        :class:`SamplingParams`) or ready in ``sampling``, for a list one each if wanted.
+        ``on_logits(position, row)`` sees the raw logits of every generated token, in order; for a list, one callback each.
 
         Raises UsageError, TemplateError and ContextLengthError before anything runs. KeyboardInterrupt ends these requests and leaves the
         model usable.
         """
         asked = perf_counter()
+        chat, sampling_fields = split_fields(fields)
         if not is_batch(prompts):
             if isinstance(on_logits, Sequence) or isinstance(sampling, Sequence):
                 raise UsageError("one prompt takes one sampling and one on_logits, got a list")
-            return self._generate([prompts], [_params(sampling, fields)], [on_logits], asked)[0]
+            return self._generate([prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked)[0]
         count = len(prompts)
         if callable(on_logits):
             raise UsageError("on_logits must be a list for a list of prompts, one callback each")
@@ -122,7 +125,7 @@ class LLM:
         for name, given in (("on_logits", callbacks), ("sampling", many)):
             if len(given) != count:
                 raise UsageError(f"{name} must have one entry for each of {count} prompts, got {len(given)}")
-        return self._generate(prompts, [_params(one, fields) for one in many], callbacks, asked)
+        return self._generate(prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked)
 
     def stream(
         self,
@@ -130,13 +133,14 @@ class LLM:
         *,
         sampling: SamplingParams | None = None,
         on_logits: LogitsCallback | None = None,
-        **fields: Unpack[SamplingFields],
+        **fields: Unpack[GenerateFields],
     ) -> Stream:
         """Generates for one prompt piece by piece; the pieces join to exactly the text that ``generate`` returns."""
         asked = perf_counter()
         if is_batch(prompt):
             raise UsageError("stream takes one prompt, got a list of prompts")
-        request = self._request(prompt, _params(sampling, fields), on_logits, asked)
+        chat, sampling_fields = split_fields(fields)
+        request = self._request(prompt, _params(sampling, sampling_fields), on_logits, chat, asked)
         with self._lock:
             self._check_open()
             return Stream(self._engine, self._lock, self._engine.add(request))
@@ -230,12 +234,17 @@ class LLM:
     # --- inside -----------------------------------------------------------------------------------------------------------
 
     def _generate(
-        self, prompts: Sequence[Any], params: Sequence[SamplingParams], callbacks: Sequence[LogitsCallback | None], asked: float
+        self,
+        prompts: Sequence[Any],
+        params: Sequence[SamplingParams],
+        callbacks: Sequence[LogitsCallback | None],
+        chat: ChatFields,
+        asked: float,
     ) -> list[Generation]:
         requests = []
         for i, (prompt, sampling, on_logits) in enumerate(zip(prompts, params, callbacks, strict=True)):
             try:
-                requests.append(self._request(prompt, sampling, on_logits, asked))
+                requests.append(self._request(prompt, sampling, on_logits, chat, asked))
             except SwiftsureError as error:
                 if len(prompts) > 1:
                     error.add_note(f"prompt {i} of {len(prompts)}")
@@ -259,12 +268,12 @@ class LLM:
             raise
         return results
 
-    def _request(self, prompt: Any, params: SamplingParams, on_logits: LogitsCallback | None, asked: float) -> Request:
+    def _request(self, prompt: Any, params: SamplingParams, on_logits: LogitsCallback | None, chat: ChatFields, asked: float) -> Request:
         params.check_vocabulary(self.backend.vocab_size)
         if on_logits is not None and not callable(on_logits):
             raise UsageError(f"on_logits must be callable with (position, row), got {on_logits!r}")
         start = perf_counter()
-        ids = prompt_ids(self.model, prompt, context=self.memory.context)
+        ids = prompt_ids(self.model, prompt, context=self.memory.context, chat=chat)
         return Request(prompt_ids=ids, sampling=params.resolved(), on_logits=on_logits, arrived_s=asked, tokenize_s=perf_counter() - start)
 
     def _check_open(self) -> None:

@@ -8,84 +8,92 @@ child is started at the first render and kept.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import json
-import os
-import re
-import secrets
-import select
-import subprocess
-import sys
 import threading
-import time
-import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from swiftsure.errors import TemplateError, UsageError
 from swiftsure.models import template_worker
-from swiftsure.models.template_worker import MAX_OUTPUT_CHARACTERS, RenderError
+from swiftsure.models.control_marks import ControlTokens, Marks, Span, marked, spells_control_token, texts_of
+from swiftsure.models.conversation import Conversation, Message, conversation
+from swiftsure.models.template_process import Child, ChildLostError
+from swiftsure.models.template_worker import RenderError
+
+__all__ = ["ChatTemplate", "Message", "Span", "template_name"]
 
 TIME_LIMIT_S = 2.0
-_START_LIMIT_S = 30.0  # of the child itself, on a machine that is busy
-_ANSWER_LIMIT_BYTES = 8 * MAX_OUTPUT_CHARACTERS
-_MESSAGE_KEYS = ("role", "content")
-_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
+_KEY = "tokenizer.chat_template"
+DEFAULT, TOOL_USE = "default", "tool_use"
 
 # SHA-256 of templates that were read and do work linear in their input; these run in this process.
 _REVIEWED = frozenset(
     ("872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",)  # SmolLM2-Instruct
 )
 
-Message = Mapping[str, str]
-Span = tuple[int, int]
-
 
 class ChatTemplate:
-    """One template with the variables the vocabulary gives it (``bos_token``, ``eos_token``). Safe to share between threads."""
+    """A model's template, or its templates by name, with the variables the vocabulary gives them (``bos_token``, ``eos_token``).
 
-    def __init__(self, source: str, *, variables: Mapping[str, str] | None = None, time_limit_s: float = TIME_LIMIT_S) -> None:
-        self.source = source
+    Safe to share between threads, which take turns.
+    """
+
+    def __init__(
+        self, source: str | Mapping[str, str], *, variables: Mapping[str, str] | None = None, time_limit_s: float = TIME_LIMIT_S
+    ) -> None:
+        """``source``: one template, or several by name: ``tool_use`` serves conversations with tools, ``default`` the others."""
+        self.sources = {DEFAULT: source} if isinstance(source, str) else dict(source)
         self._variables = dict(variables or {})
         self._time_limit_s = time_limit_s
-        self._reviewed = hashlib.sha256(source.encode(errors="replace")).hexdigest() in _REVIEWED
-        self._child: _Child | None = None
+        self._child: Child | None = None
+        self._reads: dict[str, frozenset[str]] = {}
+        self._takes_parts: dict[str, bool] = {}
         self._lock = threading.Lock()
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> str:
-        """The prompt. Raises UsageError for malformed messages and TemplateError, in the template's own words, when it refuses them."""
-        check_messages(messages)
-        return self._render(messages, add_generation_prompt)
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> str:
+        """The prompt, as the transformers library's ``apply_chat_template`` writes it.
 
-    def render_with_spans(self, messages: Sequence[Message], *, add_generation_prompt: bool = True) -> tuple[str, list[Span] | None]:
-        """The prompt, and the character ranges in it that are message contents: what must not turn into special tokens.
-
-        Found by rendering once more with marks in place of the contents. None when the template does more with contents than place and
-        trim them, so that no range can be named.
+        Raises UsageError for malformed arguments and for those the template does not read, TemplateError, in the template's own words, when
+        it refuses them.
         """
-        text = self.render(messages, add_generation_prompt=add_generation_prompt)
-        nonce = secrets.token_hex(8)
-        cores = [message["content"].strip() for message in messages]
-        marks = [f"\ue000{nonce}.{i}\ue001" if core else "" for i, core in enumerate(cores)]
-        # Outer white space stays, so that a template that trims its contents trims the marked ones alike.
-        marked = [
-            {**message, "content": message["content"].replace(core, mark, 1) if core else message["content"]}
-            for message, core, mark in zip(messages, cores, marks, strict=True)
-        ]
-        try:
-            pieces = re.split(f"\ue000{nonce}\\.([0-9]+)\ue001", self._render(marked, add_generation_prompt))
-        except TemplateError:
-            return text, None
-        spans: list[Span] = []
-        rebuilt = pieces[0]
-        for index, literal in zip(pieces[1::2], pieces[2::2], strict=True):
-            core = cores[int(index)]
-            spans.append((len(rebuilt), len(rebuilt) + len(core)))
-            rebuilt += core + literal
-        placed = {int(index) for index in pieces[1::2]}
-        everything_placed = all(i in placed or not core for i, core in enumerate(cores))
-        return text, spans if rebuilt == text and everything_placed else None
+        chat = conversation(messages, tools=tools, documents=documents, template_variables=template_variables)
+        source, chat = self._prepared(chat)
+        return self._render(source, chat, add_generation_prompt, _now())
+
+    def render_guarded(self, chat: Conversation, control: ControlTokens, *, add_generation_prompt: bool = True) -> tuple[str, list[Span]]:
+        """The prompt, and the character ranges in it that must not become control tokens, since they were spelled out by a user.
+
+        Raises as :meth:`render`, and TemplateError when the template rearranges what holds a control token so that it cannot be told apart.
+        """
+        source, chat = self._prepared(chat)
+        now = _now()
+        text = self._render(source, chat, add_generation_prompt, now)
+        everything = [chat.messages, chat.tools, chat.documents, chat.variables]
+        marks = Marks.absent_from(source, *texts_of(everything))
+        for edges in (True, False):
+            with_marks = marked(chat, control, marks, edges=edges)
+            if with_marks == chat:
+                return text, []
+            try:
+                found, spans = marks.read(self._render(source, with_marks, add_generation_prompt, now))
+            except TemplateError:
+                continue
+            if found == text:
+                return text, spans
+        raise TemplateError(
+            f"{spells_control_token(chat, control)} spells out a special token, and this template rearranges its inputs so that "
+            "they cannot be told apart"
+        )
 
     def close(self) -> None:
         """Ends the child process, if there is one. Safe to call twice; a later render starts another."""
@@ -94,119 +102,105 @@ class ChatTemplate:
                 self._child.stop()
                 self._child = None
 
-    def _render(self, messages: Sequence[Message], add_generation_prompt: bool) -> str:
+    # --- which template, and what it takes --------------------------------------------------------------------------------
+
+    def _prepared(self, chat: Conversation) -> tuple[str, Conversation]:
+        """The template for this conversation, and the conversation in the form that it reads."""
+        source = self._source_for(chat)
+        if chat.tools is not None or chat.documents is not None or chat.variables:
+            self._check_read(source, chat)
+        if not any(isinstance(message.get("content"), list) for message in chat.messages) or self._reads_parts(source):
+            return source, chat
+        # A template that only knows texts would write a list out as Python does. As other servers do, it gets one text.
+        joined = [
+            {**message, "content": "\n".join(part["text"] for part in message["content"])}
+            if isinstance(message.get("content"), list)
+            else message
+            for message in chat.messages
+        ]
+        return source, replace(chat, messages=joined)
+
+    def _source_for(self, chat: Conversation) -> str:
+        if chat.tools is not None and TOOL_USE in self.sources:
+            return self.sources[TOOL_USE]
+        if DEFAULT not in self.sources:
+            raise TemplateError(f"the model has no default chat template, only {', '.join(sorted(self.sources))}")
+        return self.sources[DEFAULT]
+
+    def _check_read(self, source: str, chat: Conversation) -> None:
+        """Raises UsageError for what would be passed in and never looked at."""
+        read = self._reads.get(source)
+        if read is None:
+            read = self._reads[source] = frozenset(self._ask({"source": source})["reads"])
+        for name, given in (("tools", chat.tools), ("documents", chat.documents)):
+            if given is not None and name not in read:
+                raise UsageError(f"the model's chat template reads no {name}, got {len(given)}")
+        for name in chat.variables:
+            if name not in read:
+                known = sorted(read - {"messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"})
+                raise UsageError(f"the model's chat template reads no variable {name}; it reads {', '.join(known) or 'none'}")
+
+    def _reads_parts(self, source: str) -> bool:
+        """Whether a content that is a list of one text is written as that text."""
+        known = self._takes_parts.get(source)
+        if known is None:
+            word = "swiftsure"
+            as_parts = Conversation(messages=[{"role": "user", "content": [{"type": "text", "text": word}]}])
+            as_text = Conversation(messages=[{"role": "user", "content": word}])
+            now = _now()
+            try:
+                known = self._render(source, as_parts, True, now) == self._render(source, as_text, True, now)
+            except TemplateError:
+                known = False
+            self._takes_parts[source] = known
+        return known
+
+    # --- rendering --------------------------------------------------------------------------------------------------------
+
+    def _render(self, source: str, chat: Conversation, add_generation_prompt: bool, now: str) -> str:
         context: dict[str, Any] = {
             **self._variables,
-            "messages": [dict(message) for message in messages],
-            "tools": None,
-            "documents": None,
+            **chat.variables,
+            "messages": chat.messages,
+            "tools": chat.tools,
+            "documents": chat.documents,
             "add_generation_prompt": add_generation_prompt,
         }
+        return str(self._ask({"source": source, "context": context, "now": now})["text"])
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """What the worker answers, in this process for templates that were reviewed. Raises TemplateError."""
         try:
-            if self._reviewed:
-                return template_worker.render(self.source, context)
-            return self._render_in_child(context)
+            if hashlib.sha256(request["source"].encode(errors="replace")).hexdigest() in _REVIEWED:
+                return template_worker.answer(request)
+            with self._lock:
+                return self._ask_child(request)
         except RenderError as error:
             raise TemplateError(f"the chat template refused or failed: {error}") from None
 
-    def _render_in_child(self, context: dict[str, Any]) -> str:
-        with self._lock:
-            if self._child is None:
-                self._child = _Child()
-            try:
-                return self._child.render(self.source, context, self._time_limit_s)
-            except _ChildLostError as error:
-                self._child.stop()
-                self._child = None
-                raise RenderError(str(error)) from None
-
-
-class _ChildLostError(Exception):
-    """The child was too slow, said too much or died; it is of no further use."""
-
-
-class _Child:
-    """A process that renders."""
-
-    def __init__(self) -> None:
-        # -S and -I keep the child from site files and the environment; it gets our import path instead.
-        command = [sys.executable, "-I", "-S", template_worker.__file__]
+    def _ask_child(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._child is None:
+            self._child = Child()
         try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        except OSError as error:
-            raise RenderError(f"its process cannot be started: {error}") from None
-        self.stop = weakref.finalize(self, _stop, self._process)
-        self._ready = False
-
-    def render(self, source: str, context: dict[str, Any], limit_s: float) -> str:
-        """Raises RenderError for what the template says, _ChildLostError when the child must be given up."""
-        if not self._ready:
-            self._send([folder for folder in sys.path if folder])  # "" would let files of the current folder in
-            if self._receive(_START_LIMIT_S, f"its process did not start within {_START_LIMIT_S:g} s") != b"ready":
-                raise _ChildLostError("its process did not start")
-            self._ready = True
-        self._send({"source": source, "context": context})
-        answer = json.loads(self._receive(limit_s, f"it ran longer than {limit_s:g} s and was stopped"))
-        if "error" in answer:
-            raise RenderError(answer["error"])
-        return str(answer["text"])
-
-    def _send(self, message: object) -> None:
-        pipe = self._process.stdin
-        if pipe is None:
-            raise _ChildLostError("its process has no input")
-        try:
-            pipe.write(json.dumps(message).encode() + b"\n")
-            pipe.flush()
-        except OSError:
-            raise _ChildLostError("its process died") from None
-
-    def _receive(self, limit_s: float, too_late: str) -> bytes:
-        """One line, without its end."""
-        pipe = self._process.stdout
-        if pipe is None:
-            raise _ChildLostError("its process has no output")
-        deadline = time.monotonic() + limit_s
-        line = bytearray()
-        while not line.endswith(b"\n"):
-            if not select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise _ChildLostError(too_late)
-            piece = os.read(pipe.fileno(), 1 << 16)
-            if not piece:
-                raise _ChildLostError("its process died, most likely of its memory limit")
-            line += piece
-            if len(line) > _ANSWER_LIMIT_BYTES:
-                raise _ChildLostError("its output is too long")
-        return bytes(line[:-1])
+            return self._child.ask(request, self._time_limit_s)
+        except ChildLostError as error:
+            self._child.stop()
+            self._child = None
+            raise RenderError(str(error)) from None
+        except RenderError:
+            raise
+        except BaseException:  # interrupted: the answer to this request must not be read as the next one's
+            self._child.stop()
+            self._child = None
+            raise
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with contextlib.suppress(OSError):  # unsent bytes for a process that is gone
-                pipe.close()
-    process.wait()
+def template_name(key: str) -> str | None:
+    """The name of the template that a GGUF file holds under ``key``; None: the key holds no template."""
+    if key == _KEY:
+        return DEFAULT
+    return key.removeprefix(f"{_KEY}.") if key.startswith(f"{_KEY}.") else None
 
 
-def check_messages(messages: Sequence[Message]) -> None:
-    """Raises UsageError that says which message breaks which rule."""
-    if isinstance(messages, str | bytes) or not isinstance(messages, Sequence) or not messages:
-        raise UsageError(f"messages must be a list of at least one message, got {messages!r:.80}")
-    for i, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            raise UsageError(f"message {i} must be a dict with the keys role and content, got {type(message).__name__}")
-        for key in message:
-            if key not in _MESSAGE_KEYS:
-                raise UsageError(f"message {i} has the unknown key {key!r}; known: {', '.join(_MESSAGE_KEYS)}")
-        for key in _MESSAGE_KEYS:
-            if key not in message:
-                raise UsageError(f"message {i} has no {key}")
-            if not isinstance(message[key], str):
-                raise UsageError(f"message {i}: {key} must be a string, got {type(message[key]).__name__}")
-        if not _ROLE.fullmatch(message["role"]):
-            raise UsageError(f"message {i}: role must be a word of letters, digits, '_' and '-', got {message['role']!r:.80}")
-        try:
-            message["content"].encode()
-        except UnicodeEncodeError as error:
-            raise UsageError(f"message {i}: content holds a lone surrogate at character {error.start}") from None
+def _now() -> str:
+    return datetime.now().isoformat()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from swiftsure.errors import ModelFileError, TemplateError, UnsupportedModelError, quotable
 from swiftsure.models.architectures import Architecture, architecture
-from swiftsure.models.chat_template import ChatTemplate, Message
+from swiftsure.models.chat_template import ChatTemplate, Message, template_name
 from swiftsure.models.config import ModelConfig
+from swiftsure.models.control_marks import ControlTokens
+from swiftsure.models.conversation import conversation
 from swiftsure.models.files import ModelFiles
 from swiftsure.models.hf_folder import HFFolder
 from swiftsure.models.model_file import ModelFile, open_model_file
@@ -24,7 +26,6 @@ from swiftsure.models.transformer import unsupported_reasons, write_schedule
 
 KV_BITS = 16  # of a key or value, unless a mode says less
 KV_SCALE_BYTES = 4  # one float32 per head vector
-_TEMPLATE_KEY = "tokenizer.chat_template"
 _SAMPLING_PREFIX = "general.sampling."
 
 
@@ -64,12 +65,22 @@ class Model:
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        if _TEMPLATE_KEY not in self._file.metadata:
+        """The file's template, or its templates where it holds several by name."""
+        meta = self._file.metadata
+        sources = {name: meta.text(key) for key in meta if (name := template_name(key)) is not None}
+        if not sources:
             return None
         tokenizer = self.tokenizer
         named = {"bos_token": tokenizer.bos_id, "eos_token": tokenizer.eos_id}
+        for word, key in (("unk_token", "unknown"), ("pad_token", "padding")):
+            token = meta.integer(f"tokenizer.ggml.{key}_token_id", -1)
+            named[word] = token if 0 <= token < tokenizer.vocab_size else None
         variables = {name: tokenizer.token_text(token) for name, token in named.items() if token is not None}
-        return ChatTemplate(self._file.metadata.text(_TEMPLATE_KEY), variables=variables)
+        return ChatTemplate(sources, variables=variables)
+
+    @cached_property
+    def _control_tokens(self) -> ControlTokens:
+        return ControlTokens(self.tokenizer.token_text(token) for token in self.tokenizer.special_ids)
 
     @cached_property
     def generation_defaults(self) -> dict[str, Any]:
@@ -78,26 +89,30 @@ class Model:
         return {key.removeprefix(_SAMPLING_PREFIX): meta.get(key) for key in meta if key.startswith(_SAMPLING_PREFIX)}
 
     def encode_chat(
-        self, messages: Sequence[Message], *, add_generation_prompt: bool = True, special_in_content: bool = False
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        special_in_content: bool = False,
     ) -> list[int]:
         """Ids of a conversation, as the model's template writes it.
 
-        Special tokens that are spelled out in a message's content stay plain text unless ``special_in_content``. Raises TemplateError when
-        there is no template, when it refuses, and when it rearranges contents that hold special tokens so that they cannot be told apart.
+        ``tools`` are functions as JSON schemas, ``documents`` objects; ``template_variables`` are switches of this template
+        (``enable_thinking``). Special tokens that are spelled out in any of these stay plain text unless ``special_in_content``.
+
+        Raises UsageError for malformed arguments and for those that the template does not read. Raises TemplateError when there is no
+        template, when it refuses, and when it rearranges what holds special tokens so that they cannot be told apart.
         """
         template, tokenizer = self.chat_template, self.tokenizer
         if template is None:
             raise TemplateError(f"model '{self.files.name}' has no chat template; give it plain text")
-        if special_in_content:
-            return tokenizer.encode(template.render(messages, add_generation_prompt=add_generation_prompt), special=True)
-        text, spans = template.render_with_spans(messages, add_generation_prompt=add_generation_prompt)
-        if spans is None:
-            for i, message in enumerate(messages):
-                if tokenizer.contains_special(message["content"]):
-                    raise TemplateError(
-                        f"message {i} spells out a special token, and this template rearranges contents so that they cannot be told apart"
-                    )
-        return tokenizer.encode(text, special=True, plain_spans=spans or ())
+        chat = conversation(messages, tools=tools, documents=documents, template_variables=template_variables)
+        control = ControlTokens(()) if special_in_content else self._control_tokens
+        text, spans = template.render_guarded(chat, control, add_generation_prompt=add_generation_prompt)
+        return tokenizer.encode(text, special=True, plain_spans=spans)
 
     def vocabulary_difference(self, other: Model) -> str | None:
         """Why an id does not mean the same token in both models; None: every id does."""
@@ -228,6 +243,6 @@ def _describe(
         "decode_bytes_per_token": decode_bytes_per_token(file, schedule) if schedule else None,
         "kv_bytes_per_position": kv_bytes_per_position(schedule) if schedule else None,
         "kv_format": "int16 values, one float32 scale per head vector",
-        "chat_template": _TEMPLATE_KEY in meta,
+        "chat_template": any(template_name(key) is not None for key in meta),
         "unsupported": [quotable(reason) for reason in unsupported],
     }

@@ -1,14 +1,15 @@
 """Renders chat templates: a sandboxed jinja2 environment, and the loop of the child process that runs templates nobody has reviewed.
 
 The module imports nothing of Swiftsure, so that the child starts in the time that jinja2 takes. Run as a program it reads one JSON object a
-line, ``{"source", "context"}``, and answers ``{"text"}`` or ``{"error"}``.
+line and answers with one: ``{"source", "context", "now"}`` with ``{"text"}``, ``{"source"}`` with ``{"reads"}``, either with ``{"error"}``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -21,28 +22,60 @@ class RenderError(Exception):
     """The template is malformed, refused the messages or wrote without end; the text is for the user."""
 
 
-def render(source: str, context: dict[str, Any]) -> str:
-    """The rendered text. Raises RenderError in the template's own words."""
-    import jinja2
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What one request asks for. Raises RenderError."""
+    if "context" in request:
+        return {"text": render(request["source"], request["context"], request["now"])}
+    return {"reads": reads(request["source"])}
 
-    try:
+
+def render(source: str, context: dict[str, Any], now: str) -> str:
+    """The rendered text; ``now`` is what ``strftime_now`` formats (ISO 8601). Raises RenderError in the template's own words."""
+    moment = datetime.fromisoformat(now)
+
+    def strftime_now(pattern: str) -> str:
+        return moment.strftime(pattern)
+
+    with _in_words():
         pieces: list[str] = []
         size = 0
-        for piece in _compiled(source).generate(**context):
+        for piece in _compiled(source).generate(**context, strftime_now=strftime_now):
             size += len(piece)
             if size > MAX_OUTPUT_CHARACTERS:
                 raise RenderError(f"the output exceeds {MAX_OUTPUT_CHARACTERS} characters")
             pieces.append(piece)
-        return "".join(pieces)
+        text = "".join(pieces)
+        text.encode()  # a lone surrogate is no text
+    return text
+
+
+def reads(source: str) -> list[str]:
+    """Names of the variables that the template reads from outside. Raises RenderError as :func:`render`."""
+    with _in_words():
+        import jinja2.meta
+
+        names = jinja2.meta.find_undeclared_variables(_compiled(source).environment.parse(source))
+    return sorted(names)
+
+
+@contextlib.contextmanager
+def _in_words() -> Iterator[None]:
+    """Whatever a template can raise as a RenderError."""
+    import jinja2
+
+    try:
+        yield
     except jinja2.TemplateSyntaxError as error:
         raise RenderError(f"line {error.lineno}: {error.message}") from None
     except jinja2.TemplateError as error:
         raise RenderError(str(error)) from None
     except MemoryError:
         raise RenderError("it ran out of memory") from None
+    except RecursionError:
+        raise RenderError("it nests or calls itself too deeply") from None
     except RenderError:
         raise
-    except Exception as error:  # whatever an expression in a template can raise: a type error, a missing key, too deep a recursion
+    except Exception as error:  # whatever an expression in a template can raise: a type error, a missing key
         raise RenderError(f"{type(error).__name__}: {error}") from None
 
 
@@ -57,7 +90,8 @@ def _compiled(source: str) -> Any:
     )
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
+    environment.globals["dict"] = _make_dict
+    environment.globals["namespace"] = _namespace_type()
     return environment.from_string(source)
 
 
@@ -88,8 +122,33 @@ def _raise_exception(message: str) -> None:
     raise jinja2.TemplateError(message)
 
 
-def _strftime_now(pattern: str) -> str:
-    return datetime.now().strftime(pattern)
+def _make_dict(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+    """In place of the type, whose attributes are none of a template's business."""
+    return dict(*args, **kwargs)
+
+
+def _namespace_type() -> type:
+    """Jinja's namespace without names that begin with an underscore, as transformers has it since attributes of the interpreter's own
+    objects were reached through them."""
+    import jinja2
+    import jinja2.utils
+
+    class Namespace(jinja2.utils.Namespace):
+        def __init__(*args: Any, **kwargs: Any) -> None:
+            self, values = args[0], dict(*args[1:], **kwargs)
+            for name in values:
+                _check_name(name)
+            jinja2.utils.Namespace.__init__(self, values)
+
+        def __setitem__(self, name: str, value: Any) -> None:
+            _check_name(name)
+            super().__setitem__(name, value)
+
+    def _check_name(name: object) -> None:
+        if isinstance(name, str) and name.startswith("_"):
+            raise jinja2.exceptions.SecurityError(f"a namespace takes no names that begin with an underscore, got {name!r}")
+
+    return Namespace
 
 
 def _limit_memory() -> None:
@@ -106,10 +165,10 @@ def _serve(read_line: Callable[[], bytes], write: Callable[[bytes], object]) -> 
     while line := read_line():
         request = json.loads(line)
         try:
-            answer = {"text": render(request["source"], request["context"])}
+            reply = answer(request)
         except RenderError as error:
-            answer = {"error": str(error)[:4000]}
-        write(json.dumps(answer).encode() + b"\n")
+            reply = {"error": str(error)[:4000]}
+        write(json.dumps(reply).encode() + b"\n")
 
 
 def main() -> None:
