@@ -1,4 +1,4 @@
-"""SentencePiece's two models, read from GGUF or made by hand: what both share, and its BPE.
+"""SentencePiece from GGUF: what its two models share, and its BPE.
 
 Written here rather than derived for a byte-level library because its rule differs: any two neighbours whose joint spelling is a piece may
 merge, best score first and leftmost among equals, which no list of ranked pairs reproduces (``aaa`` from ``a aa`` or from ``aa a``).
@@ -15,10 +15,10 @@ import numpy as np
 from swiftsure.errors import ModelFileError
 from swiftsure.models.gguf import Metadata
 from swiftsure.models.segmenter import Place
+from swiftsure.models.sentencepiece_normalizer import SPACE, CharacterMap, Normalizer
 from swiftsure.models.token_matcher import TokenMatcher
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
 
-SPACE = "\u2581"  # stands for the blank in pieces; the character itself is therefore read as a blank
 _CACHED_LETTERS = 32  # of the longest stretch that is remembered
 _CACHED_STRETCHES = 1 << 16
 
@@ -35,6 +35,7 @@ class Pieces:
         self.vocabulary = vocabulary
         self.byte_ids = _byte_ids(tokens, kinds, needed=byte_fallback)
         self.user_defined = {tokens[i].replace(" ", SPACE): i for i in vocabulary.of_kind(TokenKind.USER_DEFINED)}
+        self.frozen = TokenMatcher(self.user_defined)
         # Control, unknown and byte pieces are out of reach of text that only happens to spell them.
         self.mergeable = {tokens[i]: i for i in vocabulary.of_kind(TokenKind.NORMAL, TokenKind.UNUSED)} | self.user_defined
         self.unused = frozenset(tokens[i] for i in vocabulary.of_kind(TokenKind.UNUSED))
@@ -52,20 +53,19 @@ class Pieces:
 class SentencePieceBPE:
     added: Mapping[str, int] = {}  # user-defined pieces are matched here, where blanks are already written as SentencePiece writes them
 
-    def __init__(self, pieces: Pieces, scores: Sequence[float], *, space_prefix: bool) -> None:
+    def __init__(self, pieces: Pieces, scores: Sequence[float], normalizer: Normalizer, *, space_prefix: bool) -> None:
         """``scores`` by id, of which the highest merges first."""
         self.prefixed: Collection[Place] = (Place.START, Place.AFTER_ADDED) if space_prefix else ()
+        self._normalized = normalizer
         self._pieces = pieces
         self._ids = pieces.mergeable
         self._scores = {token: scores[i] for token, i in self._ids.items()}
-        self._frozen = TokenMatcher(pieces.user_defined)
+        self._frozen = pieces.frozen
         self._joints = _joints(self._ids)
         self._known: dict[str, list[int]] = {}
 
     def encode(self, text: str, place: Place) -> list[int]:
-        text = text.replace(" ", SPACE)
-        if place in self.prefixed and text:
-            text = SPACE + text
+        text = self._normalized(text, prefix=place in self.prefixed)
         ids: list[int] = []
         start = 0
         for begin, end, token in self._frozen.matches(text):
@@ -192,10 +192,20 @@ def scores_of_gguf(meta: Metadata, size: int) -> list[float]:
     return result
 
 
+def normalizer_of_gguf(meta: Metadata, pieces: Pieces) -> Normalizer:
+    """Raises ModelFileError."""
+    table, key = None, "tokenizer.ggml.precompiled_charsmap"
+    if key in meta:
+        table = CharacterMap(meta.integers(key).astype(np.uint8).tobytes())
+    return Normalizer(table=table, drop_blanks=meta.boolean("tokenizer.ggml.remove_extra_whitespaces", False), kept=pieces.frozen)
+
+
 def bpe_of_gguf(meta: Metadata, vocabulary: Vocabulary) -> SentencePieceBPE:
-    """``tokenizer.ggml.model = "llama"``. Raises ModelFileError, or UnsupportedModelError for a normalizer that this build lacks."""
+    """``tokenizer.ggml.model = "llama"``. Raises ModelFileError."""
+    pieces = Pieces(vocabulary, byte_fallback=True)
     return SentencePieceBPE(
-        Pieces(vocabulary, byte_fallback=True),
+        pieces,
         scores_of_gguf(meta, len(vocabulary.tokens)),
+        normalizer_of_gguf(meta, pieces),
         space_prefix=meta.boolean("tokenizer.ggml.add_space_prefix", True),
     )

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
-from swiftsure.models import byte_bpe, sentencepiece
+from swiftsure.models import byte_bpe, sentencepiece, unigram
 from swiftsure.models.gguf import Metadata
 from swiftsure.models.segmenter import Place, Segmenter
 from swiftsure.models.token_matcher import TokenMatcher
@@ -46,9 +46,11 @@ class Tokenizer:
         if kind == "llama":
             vocabulary = vocabulary_of_gguf(meta, add_bos=True, typed=True)
             return cls(vocabulary, sentencepiece.bpe_of_gguf(meta, vocabulary))
-        raise UnsupportedModelError(
-            f"tokenizer model '{kind}' is not supported; supported: gpt2 (byte-level BPE), llama (SentencePiece BPE)"
-        )
+        if kind == "t5":
+            vocabulary = vocabulary_of_gguf(meta, add_bos=False, typed=True)
+            return cls(vocabulary, unigram.unigram_of_gguf(meta, vocabulary))
+        known = "gpt2 (byte-level BPE), llama (SentencePiece BPE), t5 (SentencePiece unigram)"
+        raise UnsupportedModelError(f"tokenizer model '{kind}' is not supported; supported: {known}")
 
     @classmethod
     def from_folder(cls, folder: Path, *, rows: int | None = None) -> Tokenizer:
