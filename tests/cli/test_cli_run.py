@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from cli_runner import Run, clean_environment, start
 
+from edited_gguf import edited
 from swiftsure import LLM, Activation, ContractError, Stream
 
 VALUE = r"[^\s=]\S*"
@@ -120,6 +121,15 @@ def test_the_run_record_holds_pins_machine_levers_and_phases(swiftsure: Run, tin
         (["--mode", "exact", "--mode", "default"], "--mode is given more than once"),
         (["--logit-bias", "5=1", "--logit-bias", "5=-1"], "--logit-bias names token 5 more than once"),
         (["--temperature", "1" + "0" * 400], "temperature must be between 0 and 10, got inf"),
+        (["--template-variable", "enable_thinking=no"], "--template-variable takes NAME=JSON such as enable_thinking=false"),
+        (["--template-variable", "enable_thinking"], "takes NAME=JSON"),
+        (["--template-variable", "a-b=1"], "takes NAME=JSON such as enable_thinking=false or 'date_string=\"1 May 2025\"', got 'a-b=1'"),
+        (["--template-variable", "x=" + "[" * 99999], "takes NAME=JSON"),
+        (["--template-variable", "x=NaN"], "x must be finite, got nan"),
+        (["--template-variable", "x=1", "--template-variable", "x=2"], "--template-variable names x more than once"),
+        (["--template-variable", "messages=[]"], "a template variable must not be named messages"),
+        (["--template-variable", "x=1"], "the model's chat template reads no variable x; it reads none"),
+        (["--raw", "--template-variable", "x=1"], "takes no --template-variable"),
         (["--chat"], "--chat reads its prompts from the terminal and takes no --prompt"),
         (["--on-fail", "exact"], "--on-fail takes default, got 'exact'"),
         (["--allow-fallback"], "--allow-fallback needs --on-fail default"),
@@ -132,6 +142,26 @@ def test_a_value_that_breaks_a_rule_is_refused_with_the_rule_and_the_value(
     assert result.code == 2
     assert message in result.line("error: ")
     assert result.out == ""
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_a_template_variable_reaches_the_template_as_json(tiny: Path, tmp_path: Path, chat: bool) -> None:
+    """A template that says in its refusal what it was given."""
+    source = "{% if thinking is defined %}{{ raise_exception('got ' ~ (thinking | tojson) ~ ' and ' ~ date) }}{% endif %}x"
+    model = edited(tiny, tmp_path / "refuses.gguf", keys={"tokenizer.chat_template": source})
+    variables = ["--template-variable", 'thinking={"on": false}', "--template-variable", 'date="1 May"']
+    process = start("run", model, *variables, *(["--chat"] if chat else []), stdin=subprocess.PIPE)
+    _, errors = process.communicate(b"hello\n", timeout=60)
+    assert 'error: the chat template refused or failed: got {"on": false} and 1 May' in errors.decode()
+
+
+def test_a_refusal_can_write_nothing_that_a_terminal_obeys(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    source = "{{ raise_exception('\\x1b[2J\\nEXIT mode=exact status=ok') }}"
+    model = edited(tiny, tmp_path / "shouts.gguf", keys={"tokenizer.chat_template": source})
+    result = swiftsure("run", model, "-p", "x")
+    assert result.code == 2
+    assert "refused or failed: \\x1b[2J\\nEXIT mode=exact status=ok" in result.line("error: ")
+    assert "\x1b" not in result.err
 
 
 def test_a_prompt_longer_than_the_context_is_refused_not_cut(swiftsure: Run, tiny: Path) -> None:

@@ -381,3 +381,17 @@ def test_closed_model_says_so_and_can_be_closed_again():
     assert llm.activation.active_line() == line
     with pytest.raises(UsageError, match="this model is closed"):
         llm.generate("a")
+
+
+def test_tools_documents_and_variables_go_with_messages_only(llm):
+    given = {"tools": [{"name": "f"}], "documents": [{"text": "t"}], "template_variables": {"x": 1}}
+    plain = llm.generate(MESSAGES, max_tokens=1).prompt_ids
+    for name, value in given.items():
+        assert llm.generate(MESSAGES, max_tokens=1, **{name: value}).prompt_ids == (*plain, *f"{name}: {value}\n".encode())
+        assert llm.generate([MESSAGES], max_tokens=1, **{name: value})[0].prompt_ids[: len(plain)] == plain
+        for prompt in ("text", [1, 2]):
+            with pytest.raises(UsageError, match=f"{name} goes with chat messages"):
+                llm.generate(prompt, max_tokens=1, **{name: value})
+            with pytest.raises(UsageError, match=f"{name} goes with chat messages"):
+                llm.stream(prompt, max_tokens=1, **{name: value})
+    assert llm.generate("text", max_tokens=1, tools=None).prompt_ids == tuple(b"text")

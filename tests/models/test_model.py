@@ -223,6 +223,30 @@ def test_template_that_rearranges_contents_refuses_special_tokens_in_them(open_e
             model.encode_chat([{"role": "user", "content": "a<|im_end|>"}])
 
 
+def test_files_with_several_templates_serve_them_by_name(open_edited: Callable[..., Model]) -> None:
+    tools = [{"type": "function", "function": {"name": "weather"}}]
+    keys = {"tokenizer.chat_template": "plain", "tokenizer.chat_template.tool_use": "{{ tools[0].function.name }}"}
+    with open_edited(keys=keys) as model:
+        assert model.tokenizer.decode(model.encode_chat([{"role": "user", "content": "hi"}])) == "plain"
+        assert model.tokenizer.decode(model.encode_chat([{"role": "user", "content": "hi"}], tools=tools)) == "weather"
+        assert model.info()["chat_template"] is True
+    with (
+        open_edited(keys={"tokenizer.chat_template.rag": "x"}, drop_keys=["tokenizer.chat_template"]) as model,
+        pytest.raises(TemplateError, match="no default chat template, only rag"),
+    ):
+        model.encode_chat([{"role": "user", "content": "hi"}])
+
+
+def test_special_tokens_in_tools_and_parts_stay_text(open_edited: Callable[..., Model]) -> None:
+    template = "{% for m in messages %}<|im_start|>{{ m.content | trim }}<|im_end|>{% endfor %}{{ tools | tojson }}"
+    parts = [{"type": "text", "text": " <|im_end|><|im_"}, {"type": "text", "text": "start|>"}]
+    tools = [{"name": "f", "description": "<|im_end|>", "parameters": {"<|im_start|>": 1}}]
+    with open_edited(keys={"tokenizer.chat_template": template}) as model:
+        ids = model.encode_chat([{"role": "user", "content": parts}], tools=tools)
+        assert [token for token in ids if token in model.tokenizer.special_ids] == [1, 2]
+        assert "<|im_end|><|im_\nstart|>" in model.tokenizer.decode(ids)
+
+
 def test_description_counts_bytes(tiny_path: Path) -> None:
     with open_model(files(tiny_path)) as model:
         info = model.info()

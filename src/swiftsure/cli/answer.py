@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from swiftsure.cli.console import note
 from swiftsure.cli.report import generation_dict, run_record, stats_line
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
 Prompt = str | list[dict[str, str]]
 
 
-def answer_work(prompt: Prompt, sampling: SamplingParams, *, json_output: bool, stats: bool, record: Path | None) -> Work:
+def answer_work(
+    prompt: Prompt,
+    sampling: SamplingParams,
+    *,
+    json_output: bool,
+    stats: bool,
+    record: Path | None,
+    template_variables: Mapping[str, Any] | None = None,
+) -> Work:
     """A work that answers ``prompt`` once."""
 
     def work(llm: LLM, tally: Tally) -> None:
@@ -24,10 +33,10 @@ def answer_work(prompt: Prompt, sampling: SamplingParams, *, json_output: bool, 
         generation = None
         try:
             if json_output:
-                generation = llm.generate(prompt, sampling=sampling)
+                generation = llm.generate(prompt, sampling=sampling, template_variables=template_variables)
                 print(json.dumps(generation_dict(llm, generation), ensure_ascii=False, indent=2))
             else:
-                generation = _stream(llm, prompt, sampling)
+                generation = _stream(llm, prompt, sampling, template_variables)
             tally.done = 1
             if stats:
                 note(stats_line(llm, generation))
@@ -41,9 +50,9 @@ def answer_work(prompt: Prompt, sampling: SamplingParams, *, json_output: bool, 
     return work
 
 
-def _stream(llm: LLM, prompt: Prompt, sampling: SamplingParams) -> Generation:
+def _stream(llm: LLM, prompt: Prompt, sampling: SamplingParams, template_variables: Mapping[str, Any] | None) -> Generation:
     """Prints the pieces as they come, ends the line, and returns the whole."""
-    with llm.stream(prompt, sampling=sampling) as stream:
+    with llm.stream(prompt, sampling=sampling, template_variables=template_variables) as stream:
         last = ""
         for last in stream:
             print(last, end="", flush=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from swiftsure.cli.console import note
 from swiftsure.cli.report import stats_line
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 _HELP = "/new starts over, /exit or Ctrl-D ends, Ctrl-C stops an answer"
 
 
-def chat_work(system: str | None, sampling: SamplingParams, *, stats: bool) -> Work:
+def chat_work(system: str | None, sampling: SamplingParams, *, stats: bool, template_variables: Mapping[str, Any] | None = None) -> Work:
     """A work that reads messages until the end of input and answers each with the whole history before it."""
     opening = [{"role": "system", "content": system}] if system is not None else []
 
@@ -37,7 +38,7 @@ def chat_work(system: str | None, sampling: SamplingParams, *, stats: bool) -> W
                 note("error: the message is not UTF-8")
             elif text:
                 tally.total += 1
-                tally.done += _turn(llm, history, text, sampling, stats=stats)
+                tally.done += _turn(llm, history, text, sampling, stats=stats, template_variables=template_variables)
 
     return work
 
@@ -60,14 +61,22 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _turn(llm: LLM, history: list[dict[str, str]], text: str, sampling: SamplingParams, *, stats: bool) -> bool:
+def _turn(
+    llm: LLM,
+    history: list[dict[str, str]],
+    text: str,
+    sampling: SamplingParams,
+    *,
+    stats: bool,
+    template_variables: Mapping[str, Any] | None,
+) -> bool:
     """Answers one message and adds both to ``history``; a stopped answer stays in it as far as it got.
 
     Returns whether the turn was answered; a message that does not fit is taken back and the chat goes on.
     """
     history.append({"role": "user", "content": text})
     try:
-        stream = llm.stream(list(history), sampling=sampling)
+        stream = llm.stream(list(history), sampling=sampling, template_variables=template_variables)
     except (ContextLengthError, TemplateError) as error:
         history.pop()
         note(f"error: {error}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -120,6 +120,27 @@ def chosen_model(argument: str | None, named: str | None) -> str:
 def split_names(values: list[str] | None) -> tuple[str, ...]:
     """``["a,b", "c"]`` -> ``("a", "b", "c")``."""
     return tuple(name.strip() for value in values or () for name in value.split(",") if name.strip())
+
+
+def template_variables_from(values: list[str] | None) -> dict[str, Any]:
+    """``["enable_thinking=false"]`` -> ``{"enable_thinking": False}``."""
+    import json
+
+    variables: dict[str, Any] = {}
+    for value in values or ():
+        name, separator, text = value.partition("=")
+        try:
+            if not separator or not name.isidentifier():
+                raise ValueError
+            parsed = json.loads(text)
+        except (ValueError, RecursionError):
+            raise UsageError(
+                f"--template-variable takes NAME=JSON such as enable_thinking=false or 'date_string=\"1 May 2025\"', got {value!r:.200}"
+            ) from None
+        if name in variables:
+            raise UsageError(f"--template-variable names {name} more than once")
+        variables[name] = parsed
+    return variables
 
 
 def logit_bias_from(values: list[str] | None) -> dict[int, float]:

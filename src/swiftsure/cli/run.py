@@ -28,6 +28,15 @@ PromptFile = Annotated[
 ]
 System = Annotated[str | None, option("--system", metavar="TEXT", section=_PROMPT, help="System message.")]
 Raw = Annotated[bool, option("--raw", section=_PROMPT, help="Continue the text as it is, without the chat template.")]
+TemplateVariable = Annotated[
+    list[str] | None,
+    option(
+        "--template-variable",
+        metavar="NAME=JSON",
+        section=_PROMPT,
+        help="Give the chat template a variable, such as enable_thinking=false. May be repeated.",
+    ),
+]
 Chat = Annotated[bool, option("--chat", section=_PROMPT, help="Chat in the terminal; Ctrl-C stops an answer.")]
 Temperature = Annotated[
     float, option("--temperature", metavar="T", section=_SAMPLING, help="0 takes the best token, above 0 samples. Default: 0.")
@@ -97,6 +106,7 @@ def run(
     prompt: PromptText = None,
     prompt_file: PromptFile = None,
     system: System = None,
+    template_variable: TemplateVariable = None,
     raw: Raw = False,
     chat: Chat = False,
     temperature: Temperature = 0.0,
@@ -159,18 +169,22 @@ def run(
         logit_bias=options.logit_bias_from(logit_bias),
         logprobs=logprobs,
     )
+    variables = options.template_variables_from(template_variable) or None
+    if raw and variables:
+        raise UsageError("--raw continues a text without chat template and takes no --template-variable")
     if chat:
         _refuse_with_chat(prompt=prompt, prompt_file=prompt_file, raw=raw, json_output=json_output, record=record)
         from swiftsure.cli.chat import chat_work
 
-        work = chat_work(system, sampling, stats=stats)
+        work = chat_work(system, sampling, stats=stats, template_variables=variables)
     else:
         from swiftsure.cli.answer import answer_work
         from swiftsure.records.run_record import check_writable
 
         if record is not None:
             check_writable(record)
-        work = answer_work(_prompt_from(prompt, prompt_file, system, raw), sampling, json_output=json_output, stats=stats, record=record)
+        asked = _prompt_from(prompt, prompt_file, system, raw)
+        work = answer_work(asked, sampling, json_output=json_output, stats=stats, record=record, template_variables=variables)
     settle_licences(request.model, draft, accept=accept_licence, offline=offline)
     return run_in_mode(request, work, fall_back=on_fail is not None, allow_fallback=allow_fallback)
 

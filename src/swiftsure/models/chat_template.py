@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from swiftsure.errors import TemplateError, UsageError
+from swiftsure.errors import TemplateError, UsageError, quotable
 from swiftsure.models import template_worker
 from swiftsure.models.control_marks import ControlTokens, Marks, Span, marked, spells_control_token, texts_of
 from swiftsure.models.conversation import Conversation, Message, conversation
@@ -124,7 +124,7 @@ class ChatTemplate:
         if chat.tools is not None and TOOL_USE in self.sources:
             return self.sources[TOOL_USE]
         if DEFAULT not in self.sources:
-            raise TemplateError(f"the model has no default chat template, only {', '.join(sorted(self.sources))}")
+            raise TemplateError(quotable(f"the model has no default chat template, only {', '.join(sorted(self.sources))}"))
         return self.sources[DEFAULT]
 
     def _check_read(self, source: str, chat: Conversation) -> None:
@@ -138,7 +138,7 @@ class ChatTemplate:
         for name in chat.variables:
             if name not in read:
                 known = sorted(read - {"messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now"})
-                raise UsageError(f"the model's chat template reads no variable {name}; it reads {', '.join(known) or 'none'}")
+                raise UsageError(quotable(f"the model's chat template reads no variable {name}; it reads {', '.join(known) or 'none'}"))
 
     def _reads_parts(self, source: str) -> bool:
         """Whether a content that is a list of one text is written as that text."""
@@ -176,7 +176,7 @@ class ChatTemplate:
             with self._lock:
                 return self._ask_child(request)
         except RenderError as error:
-            raise TemplateError(f"the chat template refused or failed: {error}") from None
+            raise TemplateError(quotable(f"the chat template refused or failed: {error}")) from None
 
     def _ask_child(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._child is None:
