@@ -327,3 +327,6 @@ def test_gemma_chat_is_written_with_its_turn_tokens(gemma: tuple[Tokenizer, Piec
     assert ids == [2, 105, 2364, 107, 2202, 106, 107]
     assert gemma[0].prefix_ids == (2,)
     assert gemma[0].eos_ids == {1, 106}
+    strikethrough = gemma[0].encode("</s>", special=False)
+    assert len(strikethrough) == 1
+    assert not gemma[0].eos_ids & {*strikethrough}  # a tag of HTML here, for all that it ends texts elsewhere

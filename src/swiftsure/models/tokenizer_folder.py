@@ -77,7 +77,9 @@ def _ids_in(values: dict[str, Any]) -> Iterable[int]:
 
 
 def _start(file: TokenizerFile, config: dict[str, Any], bos: int | None) -> tuple[int | None, bool]:
-    """The start token and whether a prompt begins with it: tokenizer_config.json where it says so, else the post-processor's template."""
+    """The start token and whether a prompt begins with it: tokenizer_config.json where it says so, else the post-processor's template.
+
+    What they write after a text is for texts that end; a prompt is to be continued."""
     before, _ = file.template()
     if any(token not in file.tokens for token in before):
         raise ModelFileError(f"tokenizer.json: the template writes {before!r}, which are not all tokens")

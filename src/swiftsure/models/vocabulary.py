@@ -73,6 +73,8 @@ def ends_by_name(tokens: Sequence[str], control_ids: Iterable[int]) -> set[int]:
 def vocabulary_of_gguf(meta: Metadata, *, add_bos: bool, typed: bool) -> Vocabulary:
     """``add_bos`` is what a file that does not say means; ``typed``, whether the kind of vocabulary has no meaning without token types.
 
+    ``tokenizer.ggml.add_eos_token`` is for texts that end; a prompt is to be continued, so it has no effect here.
+
     Raises ModelFileError.
     """
     tokens = meta.strings("tokenizer.ggml.tokens").tolist()

@@ -55,8 +55,8 @@ def read_places(llm: Any, segments: Sequence[str], choices: Sequence[Sequence[st
     ids: list[int] = list(tokenizer.prefix_ids)
     wanted: dict[int, tuple[int, list[int]]] = {}
     for number, (segment, words) in enumerate(zip(segments, choices, strict=True)):
-        ids += tokenizer.encode(segment, special=False)
-        wanted[len(ids) - 1] = (number, [tokenizer.encode(" " + word, special=False)[0] for word in words])
+        ids += tokenizer.encode(segment, special=False, continues=number > 0)
+        wanted[len(ids) - 1] = (number, [tokenizer.encode(" " + word, special=False, continues=True)[0] for word in words])
     found: list[dict[str, Any]] = [{} for _ in segments]
 
     def keep(position: int, rows: NDArray[np.float32]) -> None:
@@ -74,7 +74,7 @@ def weigh_continuations(llm: Any, context: str, choices: Sequence[str]) -> dict[
     tokenizer = llm.model.tokenizer
     head = [*tokenizer.prefix_ids, *tokenizer.encode(context, special=False)]
     return {
-        "weights": [_log_likelihood(llm, head, tokenizer.encode(text, special=False)) / len(text) for text in choices],
+        "weights": [_log_likelihood(llm, head, tokenizer.encode(text, special=False, continues=True)) / len(text) for text in choices],
         "size": len(head),
     }
 
