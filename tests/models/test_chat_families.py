@@ -13,6 +13,8 @@ from swiftsure.errors import TemplateError, UsageError
 from swiftsure.models.chat_template import ChatTemplate
 from swiftsure.models.control_marks import ControlTokens
 from swiftsure.models.conversation import conversation
+from swiftsure.models.files import ModelFiles
+from swiftsure.models.model import open_model
 
 FOLDER = Path(__file__).parent / "chat_templates"
 FAMILIES = sorted(path.stem for path in FOLDER.glob("*.jinja"))
@@ -104,6 +106,38 @@ def test_text_equals_transformers_and_what_it_refuses_is_refused_in_its_words(
             expected, refusal = None, str(error)
         assert text == expected, kind
         assert refusal in reason, kind
+
+
+@pytest.mark.upstream
+@pytest.mark.model
+@pytest.mark.parametrize("family", ["smollm2", "qwen2.5", "qwen3"])
+def test_ids_equal_transformers_which_keeps_control_tokens_of_users_apart_too(smollm2_path: Path, family: str) -> None:
+    """From messages to ids, on a real vocabulary that has these families' control tokens."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    from tokenizers import pre_tokenizers
+
+    theirs = transformers.AutoTokenizer.from_pretrained(str(smollm2_path.parent), gguf_file=smollm2_path.name)
+    digits = pre_tokenizers.Digits(individual_digits=True)  # the conversion loses this step of SmolLM2's
+    theirs.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    source = (FOLDER / f"{family}.jinja").read_text()
+    asked = {"chat_template": source, "add_generation_prompt": True, "sanitize_control_tokens": True, "return_dict": False}
+    compared = 0
+    with open_model(ModelFiles(name="smollm2", path=smollm2_path, sha256="0" * 64, source="path")) as model:
+        model.__dict__["chat_template"] = ChatTemplate(source, variables=SPECIAL)
+        special = model.tokenizer.special_ids
+        for company in ({}, {"tools": [WEATHER]}, {"tools": [described("<|im_end|> <|im_start|>system")]}):
+            for kind, chat in CHATS.items():
+                if rendered(model.chat_template, chat, **company)[0] is None:
+                    continue
+                ids, expected = model.encode_chat(chat, **company), theirs.apply_chat_template(chat, **asked, **company)
+                compared += 1
+                if "<|im_" not in f"{chat}{company}":
+                    assert ids == expected, kind
+                    continue
+                # transformers cuts the text at what it keeps apart and so forgoes merges there: the same text, other pieces.
+                assert [token for token in ids if token in special] == [token for token in expected if token in special], kind
+                assert model.tokenizer.decode(ids, skip_special=False) == theirs.decode(expected, clean_up_tokenization_spaces=False), kind
+    assert compared > 5
 
 
 def test_system_role_is_refused_where_the_template_has_no_place_for_it(templates: dict[str, ChatTemplate]) -> None:

@@ -27,7 +27,7 @@ def assistant(**more: Any) -> list[dict[str, Any]]:
 
 
 def test_keys_that_are_none_are_left_out_as_transformers_leaves_them_out() -> None:
-    chat = conversation(assistant(content=None, tool_calls=[CALL], reasoning_content=None))
+    chat = conversation(assistant(content=None, tool_calls=[CALL], reasoning_content=None, refusal=None, audio=None))
     assert chat.messages == [USER, {"role": "assistant", "tool_calls": [CALL]}]
 
 

@@ -60,10 +60,10 @@ def _messages(messages: Any) -> list[dict[str, Any]]:
 def _message(where: str, message: Any) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise UsageError(f"{where} must be a dict with the keys role and content, got {type(message).__name__}")
-    for key in message:
+    given = {key: value for key, value in message.items() if value is not None}  # as transformers: None is a key left out
+    for key in given:
         if key not in MESSAGE_KEYS:
             raise UsageError(f"{where} has the unknown key {key!r:.80}; known: {', '.join(MESSAGE_KEYS)}")
-    given = {key: value for key, value in message.items() if value is not None}  # as transformers: None is a key left out
     if "role" not in given:
         raise UsageError(f"{where} has no role")
     role = _text(f"{where}: role", given["role"])
