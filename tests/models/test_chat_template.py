@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import signal
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -217,6 +218,16 @@ def test_template_that_calls_itself_is_refused_in_a_sentence(make: Any) -> None:
 def test_template_that_nests_too_deeply_to_be_read_is_refused(make: Any, source: str) -> None:
     with pytest.raises(TemplateError, match="the chat template refused or failed: "):
         make(source).render([USER])
+
+
+def test_process_whose_parent_is_gone_ends_when_its_time_is_over() -> None:
+    child = template_process.Child()
+    assert child.ask({"source": "{{ 1 }}", "context": {}, "now": "2025-01-01"}, 5)["text"] == "1"
+    child._send({"source": ENDLESS["nested loops"], "context": {}, "now": "2025-01-01", "cpu_s": 0.2})
+    try:
+        assert child._process.wait(60) == -signal.SIGPROF
+    finally:
+        child.stop()
 
 
 def test_output_that_is_no_text_is_refused(make: Any) -> None:

@@ -2,8 +2,8 @@
 
 A template is a program that came with the weights, so it is run like one. Jinja's sandbox keeps it from the machine, but not from looping
 or allocating for ever: a single expression can keep C code busy beyond the reach of any exception raised into a thread. So a template
-whose digest is not among the reviewed ones runs in a child process with an address-space limit, and is killed when its time is over. The
-child is started at the first render and kept.
+whose digest is not among the reviewed ones runs in a child process with an address-space limit, and is ended when its processor time is
+over. The child is started at the first render and kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from swiftsure.models.template_worker import RenderError
 
 __all__ = ["ChatTemplate", "Message", "Span", "template_name"]
 
-TIME_LIMIT_S = 2.0
+TIME_LIMIT_S = 2.0  # processor time of one rendering
 _KEY = "tokenizer.chat_template"
 DEFAULT, TOOL_USE = "default", "tool_use"
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ from typing import Any
 from swiftsure.models import template_worker
 from swiftsure.models.template_worker import MAX_OUTPUT_CHARACTERS, RenderError
 
+_PATIENCE = 5  # times the limit of processor time: what a busy machine may take for it
+_END_LIMIT_S = 1.0  # for a process to be gone once its output has ended
 _START_LIMIT_S = 30.0  # of the child itself, on a machine that is busy
 _ANSWER_LIMIT_BYTES = 8 * MAX_OUTPUT_CHARACTERS
 
@@ -43,11 +46,19 @@ class Child:
             if self._receive(_START_LIMIT_S, f"its process did not start within {_START_LIMIT_S:g} s") != b"ready":
                 raise ChildLostError("its process did not start")
             self._ready = True
-        self._send(request)
-        answer: dict[str, Any] = json.loads(self._receive(limit_s, f"it ran longer than {limit_s:g} s and was stopped"))
+        too_late = f"it ran longer than {limit_s:g} s and was stopped"
+        self._send(request | {"cpu_s": limit_s})
+        answer: dict[str, Any] = json.loads(self._receive(_PATIENCE * limit_s, too_late))
         if "error" in answer:
             raise RenderError(answer["error"])
         return answer
+
+    def _ran_out_of_time(self) -> bool:
+        """Whether the process, whose output has ended, was ended for the processor time that it took."""
+        try:
+            return self._process.wait(_END_LIMIT_S) == -signal.SIGPROF
+        except subprocess.TimeoutExpired:
+            return False
 
     def _send(self, message: object) -> None:
         pipe = self._process.stdin
@@ -71,7 +82,7 @@ class Child:
                 raise ChildLostError(too_late)
             piece = os.read(pipe.fileno(), 1 << 16)
             if not piece:
-                raise ChildLostError("its process died, most likely of its memory limit")
+                raise ChildLostError(too_late if self._ran_out_of_time() else "its process died, most likely of its memory limit")
             line += piece
             if len(line) > _ANSWER_LIMIT_BYTES:
                 raise ChildLostError("its output is too long")
