@@ -8,6 +8,7 @@ Source: sentencepiece, src/bpe_model.cc.
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -59,7 +60,7 @@ class SentencePieceBPE:
         self._normalized = normalizer
         self._pieces = pieces
         self._ids = pieces.mergeable
-        self._scores = {token: scores[i] for token, i in self._ids.items()}
+        self._scores = scores
         self._frozen = pieces.frozen
         self._joints = _joints(self._ids)
         self._known: dict[str, list[int]] = {}
@@ -89,7 +90,7 @@ class SentencePieceBPE:
         return ids
 
     def _merge(self, text: str) -> list[int]:
-        pieces, halves = merged(text, self._scores.get)
+        pieces, halves = merged(text, self._score)
         ids: list[int] = []
         pieces.reverse()
         while pieces:
@@ -102,6 +103,10 @@ class SentencePieceBPE:
             else:
                 ids += self._pieces.in_bytes(piece)
         return ids
+
+    def _score(self, piece: str) -> float | None:
+        token = self._ids.get(piece)
+        return None if token is None else self._scores[token]
 
 
 def merged(text: str, score_of: Callable[[str], float | None]) -> tuple[list[str], dict[str, tuple[str, str]]]:
@@ -179,7 +184,7 @@ def _byte_ids(tokens: Sequence[str], kinds: Sequence[int], *, needed: bool) -> l
     return [found[byte] for byte in range(256)]
 
 
-def scores_of_gguf(meta: Metadata, size: int) -> list[float]:
+def scores_of_gguf(meta: Metadata, size: int) -> Sequence[float]:
     """Raises ModelFileError unless there is one finite score for each token."""
     scores = meta.numbers("tokenizer.ggml.scores")
     if len(scores) != size:
@@ -188,8 +193,7 @@ def scores_of_gguf(meta: Metadata, size: int) -> list[float]:
     if not finite.all():
         token = int(np.argmin(finite))
         raise ModelFileError(f"scores must be finite, got {scores[token]} for token {token}")
-    result: list[float] = scores.tolist()
-    return result
+    return array("d", scores.astype(np.float64).tobytes())
 
 
 def normalizer_of_gguf(meta: Metadata, pieces: Pieces) -> Normalizer:
