@@ -73,7 +73,7 @@ std::unique_ptr<Program> make_program(const Model& model, int64_t threads, const
     for (int64_t layer = 0; layer < kLayers; ++layer) {
         program->rmsnorm("x", ones, "normed", 1e-5f);
         program->matmul("normed", {model.qkv->matrix}, "qkv", false);
-        program->rope("qkv", 0, kHeads + kKvHeads, kDim, kDim, 1e4, RopeStyle::Halves);
+        program->rope("qkv", 0, kHeads + kKvHeads, kDim, kDim, 1e4, RopeStyle::Halves, {});
         program->store_kv("qkv", kHeads * kDim, (kHeads + kKvHeads) * kDim, layer);
         program->attention("qkv", 0, "att", layer, kHeads, 0.25f);
         program->matmul("att", {model.o->matrix}, "x", true);
