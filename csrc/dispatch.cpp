@@ -1,5 +1,7 @@
 #include "dispatch.h"
 
+#include <stdexcept>
+
 #ifdef SWIFTSURE_HAS_amx
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -120,6 +122,12 @@ const KernelTable* find_kernel_table(const std::string& isa) {
         if (isa == "portable") return &portable::kernel_table();
     }
     return nullptr;
+}
+
+GatedKernel gated_kernel(const KernelTable& kernels, std::string_view activation) {
+    if (activation == "silu") return kernels.silu_mul;
+    if (activation == "gelu_tanh") return kernels.gelu_tanh_mul;
+    throw std::invalid_argument("activation must be silu or gelu_tanh, got '" + std::string(activation) + "'");
 }
 
 }  // namespace swiftsure

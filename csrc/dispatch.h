@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/table.h"
@@ -15,5 +16,7 @@ const std::vector<std::string>& built_isas();
 const std::vector<std::string>& supported_isas();
 // The table of a supported instruction set, or nullptr.
 const KernelTable* find_kernel_table(const std::string& isa);
+// The kernel of an activation: "silu" or "gelu_tanh". Throws std::invalid_argument for any other.
+GatedKernel gated_kernel(const KernelTable& kernels, std::string_view activation);
 
 }  // namespace swiftsure

@@ -110,10 +110,10 @@ void Program::layer_exists(int64_t layer) const {
 
 // Whole cache lines per array, so that no two threads share one.
 void Program::make_scratch() {
-    const int64_t heads = std::max<int64_t>(max_heads_ / kv_.kv_heads(), 1) * kMaxGroupRows, dim = kv_.head_dim();
+    const int64_t heads = std::max<int64_t>(max_heads_ / kv_.kv_heads(), 1) * AttentionPlan::kMaxGroupRows, dim = kv_.head_dim();
     const int64_t converted = 2 * kSpanKeys * dim, vectors = heads * dim;
-    const int64_t scalars = round_up(2 * heads, 16);  // `visible` takes two floats each
-    const int64_t per_thread = 3 * vectors + 5 * scalars + converted;
+    const int64_t scalars = round_up(2 * heads, 16);  // what a row sees takes two floats each
+    const int64_t per_thread = 3 * vectors + 6 * scalars + converted;
     scratch_memory_ = Pages(static_cast<size_t>(threads_ * per_thread) * sizeof(float));
     scratch_.clear();  // of a first run that found no memory for the rest, or no threads
     for (int64_t t = 0; t < threads_; ++t) {
@@ -123,7 +123,8 @@ void Program::make_scratch() {
         own.converted = take(converted);
         own.q = take(vectors), own.acc = take(vectors), own.span_acc = take(vectors);
         own.max = take(scalars), own.sum = take(scalars), own.span_max = take(scalars), own.span_sum = take(scalars);
-        own.visible = reinterpret_cast<int64_t*>(take(scalars));
+        own.seen_begin = reinterpret_cast<int64_t*>(take(scalars));
+        own.seen_end = reinterpret_cast<int64_t*>(take(scalars));
         scratch_.push_back(own);
     }
 }
@@ -182,7 +183,7 @@ std::vector<Program::Piece> Program::pieces() const {
         [](const HeadNorm&) { return "head_norm"; },
         [](const Rope&) { return "rope"; },
         [](const StoreKV&) { return "store_kv"; },
-        [](const SiluMul&) { return "silu_mul"; },
+        [](const Gated&) { return "gated_activation"; },
         [](const Select&) { return "select_rows"; },
         [](const Quantize&) { return "quantize"; },
         [](const QuantizeRow&) { return "quantize"; },

@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "attention_plan.h"
 #include "kernels/table.h"
 #include "kv_cache.h"
 #include "pages.h"
@@ -48,17 +50,18 @@ class Program {
 
     // One method per operation of models/schedule.py, with its meaning.
     void buffer(std::string name, int64_t width);
-    void embed(const PackedMatrix& weight, std::string_view out);
+    void embed(const PackedMatrix& weight, std::string_view out, float scale = 1.0f);
     void input(std::string_view out);
-    void rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps);
+    void rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps, bool accumulate = false);
     void matmul(std::string_view x, const std::vector<PackedMatrix>& weights, std::string_view out, bool accumulate);
     void add_bias(std::string_view x, std::vector<float> bias);
     void head_norm(std::string_view x, std::vector<float> weight, int64_t offset, int64_t heads, int64_t head_dim, float eps);
     void rope(std::string_view x, int64_t offset, int64_t heads, int64_t head_dim, int64_t rotary_dim, double theta, RopeStyle style,
               const std::vector<double>& factors);
     void store_kv(std::string_view x, int64_t k_offset, int64_t v_offset, int64_t layer);
-    void attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale);
-    void silu_mul(std::string_view x, std::string_view out);
+    void attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale,
+                   int64_t window = kEveryKey);
+    void gated_activation(std::string_view kind, std::string_view x, std::string_view out);
     void select_rows(std::string_view x, std::string_view out);
 
     // From now on both programs run on the same threads, one at a time, and take no more operations. Before the first run of either.
@@ -92,7 +95,6 @@ class Program {
     const char* isa() const { return kernels_.isa; }
 
   private:
-    static constexpr int64_t kMaxGroupRows = 8;
     static constexpr int64_t kChunksPerThread = 4;
 
     // The threads of the programs that share them.
@@ -116,6 +118,7 @@ class Program {
     struct Embed {
         PackedMatrix weight;
         int out;
+        float scale;
     };
     struct Input {
         int out;
@@ -125,6 +128,7 @@ class Program {
         int weight;
         int out;
         float eps;
+        bool accumulate;
     };
     struct AddBias {
         int x;
@@ -146,7 +150,8 @@ class Program {
         int x;
         int64_t k_offset, v_offset, layer;
     };
-    struct SiluMul {
+    struct Gated {
+        GatedKernel kernel;
         int x;
         int out;
     };
@@ -160,7 +165,7 @@ class Program {
     struct QuantizeRow {
         int x;
     };
-    using RowOp = std::variant<Embed, Input, Norm, AddBias, HeadNorm, Rope, StoreKV, SiluMul, Select, Quantize, QuantizeRow>;
+    using RowOp = std::variant<Embed, Input, Norm, AddBias, HeadNorm, Rope, StoreKV, Gated, Select, Quantize, QuantizeRow>;
 
     struct RowStage {
         std::vector<RowOp> ops;
@@ -186,7 +191,8 @@ class Program {
         int out;
         int64_t layer, heads;
         float scale;
-        bool quantize;  // the finished heads of a group are quantized at once
+        int plan;
+        bool quantize;  // finished heads are quantized at once
     };
     struct MergeStage {
         int attention;
@@ -196,18 +202,18 @@ class Program {
         bool selected;  // runs on the rows whose logits are wanted
     };
 
-    // Neighbouring rows of one sequence that attend together and share the conversion of keys and values.
-    struct RowGroup {
-        int64_t first, rows;
-    };
-    // What a call of attention_span reads: the keys that a row, the last of its group, sees of a span.
+    // What a call of attention_span reads: keys [begin, end) of one span, for some rows of a group.
     struct Reading {
-        int64_t row, kv_head, span;
+        int64_t first_row, rows, kv_head, span, begin, end;
+    };
+    // Query heads that read one key-value head.
+    struct HeadRange {
+        int64_t kv_head, first, count;
     };
     // Memory of one thread, for the queries that a group of rows has at one key-value head. Rows lie behind one another.
     struct Scratch {
         float *q, *max, *sum, *acc, *span_max, *span_sum, *span_acc, *converted;
-        int64_t* visible;
+        int64_t *seen_begin, *seen_end;
     };
 
     // --- building
@@ -219,6 +225,7 @@ class Program {
     void same_width(int a, int b, const char* what) const;
     void different(int a, int b, const char* what) const;
     void layer_exists(int64_t layer) const;
+    int plan_with(int64_t window);
     void columns_fit(int x, int64_t offset, int64_t vectors, int64_t size, const char* what) const;
     int keep(std::vector<float> vector);
     void append(RowOp op, int64_t columns);
@@ -237,7 +244,6 @@ class Program {
     };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
     RowSplit row_split(const RowStage& stage, int64_t rows) const;
     float* partial(int64_t slot, int64_t head) const;
-    int64_t group_slot(size_t group, int64_t span, int64_t row) const;
     static void run_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     static void time_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     template <typename After>
@@ -246,17 +252,20 @@ class Program {
     void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
-    void scaled_queries(const AttentionStage& stage, RowGroup group, int64_t kv_head, float* out) const;
-    int64_t spans_of(int64_t row) const;
-    int64_t blocks_of(int64_t layer, Reading at, KVBlockView* out) const;
-    Reading first_reading(int64_t chunk) const;
-    void attend_span(const AttentionStage& stage, RowGroup group, int64_t skipped, Reading at, Reading next, const Scratch& own) const;
     void plan_attention();
-    void group_rows(int64_t most);
+    const AttentionPlan& plan_of(const AttentionStage& stage) const { return attention_plans_[static_cast<size_t>(stage.plan)]; }
+    int64_t head_parts(const AttentionStage& stage) const;
+    int64_t attention_chunks(const AttentionStage& stage) const;
+    HeadRange heads_of(const AttentionStage& stage, int64_t chunk) const;
+    std::optional<Reading> first_reading(const AttentionStage& stage, int64_t chunk) const;
+    Reading reading_of(const AttentionStage& stage, const RowGroup& group, int64_t span, int64_t kv_head) const;
+    int64_t blocks_of(const AttentionStage& stage, const Reading& at, KVBlockView* out) const;
+    void scaled_queries(const AttentionStage& stage, const RowGroup& group, HeadRange heads, float* out) const;
+    void attend_span(const AttentionStage& stage, const Reading& at, const std::optional<Reading>& next, int64_t skipped, int64_t heads,
+                     const Scratch& own) const;
     void start_merge(const Scratch& own, int64_t heads) const;
-    void save_partial(const AttentionStage& stage, int64_t slot, int64_t kv_head, const float* max, const float* sum,
-                      const float* acc) const;
-    void finish_group(const AttentionStage& stage, int64_t row, int64_t kv_head, const float* sum, const float* acc) const;
+    void save_partial(int64_t slot, HeadRange heads, const float* max, const float* sum, const float* acc) const;
+    void finish_heads(const AttentionStage& stage, int64_t row, HeadRange heads, const float* sum, const float* acc) const;
     void store_row(const StoreKV& op, int64_t row) const;
     void quantize_columns(int x, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
     int64_t domain_rows(bool selected) const { return selected ? step_.wanted : step_.rows; }
@@ -295,13 +304,9 @@ class Program {
     float* digit_scale_ = nullptr;
     int32_t* digit_sum_ = nullptr;
 
-    Step step_{};  // of the run in progress
-    bool split_spans_ = false;
-    std::vector<RowGroup> groups_;     // of rows that attend together
-    std::vector<int64_t> span_begin_;  // (groups + 1,) spans of the groups before
-    std::vector<int64_t> slot_begin_;  // (groups + 1,) rows times spans of the groups before: partial results when spans are split
-    std::vector<int32_t> row_group_;   // (rows,)
-    std::vector<int32_t> chunks_;      // (stages,)
+    Step step_{};                                 // of the run in progress
+    std::vector<AttentionPlan> attention_plans_;  // one for each window
+    std::vector<int32_t> chunks_;                 // (stages,)
 
     std::unique_ptr<Profile> profile_;   // while runs are timed
     std::vector<int64_t> stage_pieces_;  // (stages,) the first piece of each, while runs are timed

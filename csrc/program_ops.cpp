@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "dispatch.h"
 #include "program.h"
 #include "refuse.h"
 
@@ -25,14 +26,14 @@ void Program::append(RowOp op, int64_t columns) {
     stages_.push_back({RowStage{{std::move(op)}, columns}, selected_});
 }
 
-void Program::embed(const PackedMatrix& weight, std::string_view out) {
+void Program::embed(const PackedMatrix& weight, std::string_view out, float scale) {
     not_after_select("embed");
     const int o = find(out);
     if (weight.k != buffers_[static_cast<size_t>(o)].width)
         refuse("embed needs a buffer as wide as its weight, got " + std::to_string(buffers_[static_cast<size_t>(o)].width) + " and " +
                std::to_string(weight.k));
     vocab_ = vocab_ == 0 ? weight.n : std::min(vocab_, weight.n);
-    append(Embed{weight, writing(out)}, 0);
+    append(Embed{weight, writing(out), scale}, 0);
 }
 
 void Program::input(std::string_view out) {
@@ -45,15 +46,16 @@ void Program::input(std::string_view out) {
     append(Input{writing(out)}, 0);
 }
 
-void Program::rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps) {
-    const int i = reading(x), o = find(out);
+void Program::rmsnorm(std::string_view x, std::vector<float> weight, std::string_view out, float eps, bool accumulate) {
+    const int i = reading(x), o = accumulate ? reading(out) : find(out);
+    if (accumulate) different(i, o, "an rmsnorm that accumulates");
     same_width(i, o, "rmsnorm");
     if (static_cast<int64_t>(weight.size()) != buffers_[static_cast<size_t>(i)].width)
         refuse("rmsnorm needs a weight per column: '" + std::string(x) + "' has " + std::to_string(buffers_[static_cast<size_t>(i)].width) +
                ", got " + std::to_string(weight.size()));
     if (!(eps >= 0.0f)) refuse("eps must be at least 0, got " + std::to_string(eps));
     const int kept = keep(std::move(weight));
-    append(Norm{i, kept, writing(out), eps}, 0);
+    append(Norm{i, kept, writing(out), eps, accumulate}, 0);
 }
 
 void Program::add_bias(std::string_view x, std::vector<float> bias) {
@@ -102,14 +104,15 @@ void Program::store_kv(std::string_view x, int64_t k_offset, int64_t v_offset, i
     append(StoreKV{i, k_offset, v_offset, layer}, 0);
 }
 
-void Program::silu_mul(std::string_view x, std::string_view out) {
+void Program::gated_activation(std::string_view kind, std::string_view x, std::string_view out) {
+    const GatedKernel kernel = gated_kernel(kernels_, kind);
     const int i = reading(x), o = find(out);
-    different(i, o, "silu_mul");
+    different(i, o, "gated_activation");
     const int64_t width = buffers_[static_cast<size_t>(o)].width;
     if (buffers_[static_cast<size_t>(i)].width != 2 * width)
-        refuse("silu_mul needs an input twice as wide as its output, got " + std::to_string(buffers_[static_cast<size_t>(i)].width) +
-               " and " + std::to_string(width));
-    append(SiluMul{i, writing(out)}, width % kGroup == 0 ? width : 0);
+        refuse("gated_activation needs an input twice as wide as its output, got " +
+               std::to_string(buffers_[static_cast<size_t>(i)].width) + " and " + std::to_string(width));
+    append(Gated{kernel, i, writing(out)}, width % kGroup == 0 ? width : 0);
 }
 
 void Program::select_rows(std::string_view x, std::string_view out) {
@@ -122,7 +125,16 @@ void Program::select_rows(std::string_view x, std::string_view out) {
     append(Select{i, writing(out)}, 0);
 }
 
-void Program::attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale) {
+// Attentions with one window are cut alike.
+int Program::plan_with(int64_t window) {
+    for (size_t p = 0; p < attention_plans_.size(); ++p)
+        if (attention_plans_[p].window() == window) return static_cast<int>(p);
+    attention_plans_.emplace_back(window);
+    return static_cast<int>(attention_plans_.size()) - 1;
+}
+
+void Program::attention(std::string_view x, int64_t q_offset, std::string_view out, int64_t layer, int64_t heads, float scale,
+                        int64_t window) {
     not_after_select("attention");
     const int i = reading(x), o = find(out);
     different(i, o, "attention");
@@ -134,8 +146,9 @@ void Program::attention(std::string_view x, int64_t q_offset, std::string_view o
     if (buffers_[static_cast<size_t>(o)].width != heads * kv_.head_dim())
         refuse("attention writes heads * head_dim = " + std::to_string(heads * kv_.head_dim()) + " columns, but '" + std::string(out) +
                "' has " + std::to_string(buffers_[static_cast<size_t>(o)].width));
+    require_at_least("window", window, 1);
     max_heads_ = std::max(max_heads_, heads);
-    stages_.push_back({AttentionStage{i, q_offset, writing(out), layer, heads, scale, false}, false});
+    stages_.push_back({AttentionStage{i, q_offset, writing(out), layer, heads, scale, plan_with(window), false}, false});
     stages_.push_back({MergeStage{static_cast<int>(stages_.size()) - 1}, false});
 }
 

@@ -79,10 +79,6 @@ void Program::plan(const Step& step) {
     for (int64_t r = 0; r < step.rows; ++r) positions = std::max<int64_t>(positions, step.positions[r] + 1);
     for (RopeTable& table : rope_tables_) table.extend(positions);
     plan_attention();
-    if (split_spans_) {
-        const size_t bytes = static_cast<size_t>(slot_begin_.back() * max_heads_ * (kv_.head_dim() + 2)) * sizeof(float);
-        if (partial_memory_.size() < bytes) partial_memory_ = Pages(2 * bytes);
-    }
     for (size_t s = 0; s < stages_.size(); ++s) {
         const int64_t chunks = chunks_of(stages_[s]);
         if (chunks > ThreadPool::kMaxChunks) refuse("the step has " + std::to_string(chunks) + " chunks in a stage; use fewer rows a pass");
@@ -105,8 +101,10 @@ int64_t Program::chunks_of(const Stage& stage) const {
         return ceil_div(rows, split.rows) * split.pieces;
     }
     if (const MatmulStage* work = std::get_if<MatmulStage>(&stage.work)) return static_cast<int64_t>(work->chunks.size());
-    if (std::holds_alternative<MergeStage>(stage.work)) return split_spans_ ? rows * kv_.kv_heads() : 0;
-    return (split_spans_ ? span_begin_.back() : static_cast<int64_t>(groups_.size())) * kv_.kv_heads();
+    if (const AttentionStage* work = std::get_if<AttentionStage>(&stage.work)) return attention_chunks(*work);
+    const MergeStage& merge = *std::get_if<MergeStage>(&stage.work);
+    const bool splits = plan_of(*std::get_if<AttentionStage>(&stages_[static_cast<size_t>(merge.attention)].work)).splits_spans();
+    return splits ? rows * kv_.kv_heads() : 0;
 }
 
 void Program::run_chunk(void* program, int32_t stage_index, int32_t chunk, int32_t thread) {
@@ -161,12 +159,15 @@ void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t col
     const auto at = [&](int buffer) { return buffers_[static_cast<size_t>(buffer)].row(row); };
     const auto width = [&](int buffer) { return columns > 0 ? columns : buffers_[static_cast<size_t>(buffer)].width; };
     if (const Embed* o = std::get_if<Embed>(&op)) {
-        kernels_.unpack_row(o->weight, step_.tokens[row], at(o->out));
+        float* out = at(o->out);
+        kernels_.unpack_row(o->weight, step_.tokens[row], out);
+        if (o->scale != 1.0f)
+            for (int64_t c = 0; c < width(o->out); ++c) out[c] *= o->scale;
     } else if (const Input* o = std::get_if<Input>(&op)) {
         const float* source = step_.features + row * step_.features_width;
         std::copy(source, source + step_.features_width, at(o->out));
     } else if (const Norm* o = std::get_if<Norm>(&op)) {
-        kernels_.rmsnorm(at(o->x), vectors_[static_cast<size_t>(o->weight)].data(), at(o->out), width(o->x), o->eps);
+        kernels_.rmsnorm(at(o->x), vectors_[static_cast<size_t>(o->weight)].data(), at(o->out), width(o->x), o->eps, o->accumulate);
     } else if (const AddBias* o = std::get_if<AddBias>(&op)) {
         const float* bias = vectors_[static_cast<size_t>(o->bias)].data() + column;
         float* x = at(o->x) + column;
@@ -175,7 +176,7 @@ void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t col
         const float* weight = vectors_[static_cast<size_t>(o->weight)].data();
         for (int64_t h = 0; h < o->heads; ++h) {
             float* head = at(o->x) + o->offset + h * o->head_dim;
-            kernels_.rmsnorm(head, weight, head, o->head_dim, o->eps);
+            kernels_.rmsnorm(head, weight, head, o->head_dim, o->eps, false);
         }
     } else if (const Rope* o = std::get_if<Rope>(&op)) {
         const RopeTable& table = rope_tables_[static_cast<size_t>(o->table)];
@@ -184,9 +185,9 @@ void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t col
             rotate(at(o->x) + o->offset + h * o->head_dim, table.row(step_.positions[row]), table.rotary_dim() / 2);
     } else if (const StoreKV* o = std::get_if<StoreKV>(&op)) {
         store_row(*o, row);
-    } else if (const SiluMul* o = std::get_if<SiluMul>(&op)) {
+    } else if (const Gated* o = std::get_if<Gated>(&op)) {
         const int64_t half = buffers_[static_cast<size_t>(o->out)].width;
-        kernels_.silu_mul(at(o->x) + column, at(o->x) + half + column, at(o->out) + column, width(o->out));
+        o->kernel(at(o->x) + column, at(o->x) + half + column, at(o->out) + column, width(o->out));
     } else if (const Select* o = std::get_if<Select>(&op)) {
         const float* source = buffers_[static_cast<size_t>(o->x)].row(step_.logit_rows[row]);
         std::copy(source, source + width(o->x), at(o->out));

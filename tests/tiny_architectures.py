@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from swiftsure.models.schedule import RopeStyle
+from swiftsure.models.schedule import Activation, RopeStyle
 
 if TYPE_CHECKING:
     from tiny_models import TinySpec
@@ -28,6 +28,12 @@ class TinyArchitecture:
     rope_style: RopeStyle  # in GGUF files
     qkv_bias: bool = False
     head_norms: bool = False
+    post_norms: bool = False
+    activation: Activation = "silu"
+    scaled_embedding: bool = False
+    local_theta: float | None = None  # of layers with a window, where not all have one
+    norm_offset: float = 0.0  # what GGUF's converter adds to the weights of norms
+    model_type: str | None = None  # in ``config.json``; None: GGUF's name
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -42,7 +48,34 @@ ARCHITECTURES: Mapping[str, TinyArchitecture] = {
         head_norms=True,
         config={"attention_bias": False, "use_sliding_window": False},
     ),
+    "gemma3": TinyArchitecture(
+        huggingface="Gemma3ForCausalLM",
+        rope_style="halves",
+        head_norms=True,
+        post_norms=True,
+        activation="gelu_tanh",
+        scaled_embedding=True,
+        local_theta=10000.0,
+        norm_offset=1.0,
+        model_type="gemma3_text",
+        config={"attention_bias": False, "hidden_activation": "gelu_pytorch_tanh"},
+    ),
 }
+
+
+def is_local(spec: TinySpec, layer: int) -> bool:
+    """Whether attention of the layer sees the window only: the last layer of every ``spec.global_every`` sees everything."""
+    return spec.window is not None and (spec.kind.local_theta is None or (layer + 1) % spec.global_every != 0)
+
+
+def huggingface_window(spec: TinySpec) -> dict[str, Any]:
+    """What ``config.json`` says about the window. A llama with one is called Mistral there."""
+    if spec.window is None:
+        return {}
+    if spec.architecture == "llama":
+        return {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": spec.window}
+    every = {} if spec.global_every == 6 else {"sliding_window_pattern": spec.global_every}
+    return {"sliding_window": spec.window, "query_pre_attn_scalar": spec.head_dim, **every}
 
 
 def rope_factors(spec: TinySpec) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from tiny_architectures import ROPE_FACTORS, huggingface_scaling
+from tiny_architectures import ROPE_FACTORS, huggingface_scaling, huggingface_window
 from tiny_vocabulary import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_vocabulary
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def huggingface_config(spec: TinySpec) -> dict[str, Any]:
     """What ``config.json`` says."""
     return {
         "architectures": [spec.kind.huggingface],
-        "model_type": spec.architecture,
+        "model_type": spec.kind.model_type or spec.architecture,
         "hidden_size": spec.hidden,
         "intermediate_size": spec.intermediate,
         "num_hidden_layers": spec.layers,
@@ -59,6 +59,7 @@ def huggingface_config(spec: TinySpec) -> dict[str, Any]:
         "eos_token_id": 2,
         "torch_dtype": "float32",
         **spec.kind.config,
+        **huggingface_window(spec),
         **huggingface_scaling(spec),
     }
 
@@ -72,7 +73,9 @@ def huggingface_state(model: TinyModel) -> dict[str, NDArray[np.float32]]:
         values = tensor.values()
         if model.spec.rope_style == "interleaved" and tensor.name.endswith((".attn_q.weight", ".attn_k.weight")):
             values = unpermute(values, model.spec.head_dim)
-        state[huggingface_name(tensor.name)] = np.ascontiguousarray(values, dtype=np.float32)
+        if tensor.name.endswith("norm.weight"):
+            values = values - model.spec.kind.norm_offset
+        state[huggingface_name(tensor.name, post_norms=model.spec.kind.post_norms)] = np.ascontiguousarray(values, dtype=np.float32)
     if model.spec.tied:
         state["lm_head.weight"] = state["model.embed_tokens.weight"]
     return state
@@ -96,8 +99,8 @@ def unpermute(values: NDArray[Any], head_dim: int) -> NDArray[Any]:
     return values.reshape(-1, head_dim // 2, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
 
 
-def huggingface_name(name: str) -> str:
-    """The transformers library's name of a GGUF tensor."""
+def huggingface_name(name: str, *, post_norms: bool = False) -> str:
+    """The transformers library's name of a GGUF tensor; ``post_norms``: of an architecture that norms after attention and feed-forward."""
     fixed = {
         "token_embd.weight": "model.embed_tokens.weight",
         "output_norm.weight": "model.norm.weight",
@@ -114,7 +117,9 @@ def huggingface_name(name: str) -> str:
         "attn_q_norm": "self_attn.q_norm",
         "attn_k_norm": "self_attn.k_norm",
         "attn_output": "self_attn.o_proj",
-        "ffn_norm": "post_attention_layernorm",
+        "ffn_norm": "pre_feedforward_layernorm" if post_norms else "post_attention_layernorm",
+        "post_attention_norm": "post_attention_layernorm",
+        "post_ffw_norm": "post_feedforward_layernorm",
         "ffn_gate": "mlp.gate_proj",
         "ffn_up": "mlp.up_proj",
         "ffn_down": "mlp.down_proj",
@@ -138,6 +143,10 @@ def _write_metadata(writer: gguf.GGUFWriter, spec: TinySpec) -> None:
     if spec.scaling == "linear":
         writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         writer.add_rope_scaling_factor(spec.scaling_factor)
+    if spec.window is not None:
+        writer.add_sliding_window(spec.window)
+        if spec.kind.local_theta is not None and spec.global_every != 6:
+            writer.add_uint32(gguf.Keys.Attention.SLIDING_WINDOW_PATTERN.format(arch=spec.architecture), spec.global_every)
     writer.add_layer_norm_rms_eps(spec.rms_eps)
     writer.add_vocab_size(spec.vocab)
     tokens, merges = byte_level_vocabulary(spec.vocab)

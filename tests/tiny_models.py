@@ -54,6 +54,8 @@ class TinySpec:
     rope_style: RopeStyle = "interleaved"
     scaling: Scaling = "none"  # of the rotation
     scaling_factor: float = 8.0
+    window: int | None = None  # of attention; None: there is none
+    global_every: int = 6  # layers, where some are without the window
     rms_eps: float = float(np.float32(1e-5))  # a file holds it as float32
 
     def type_of(self, role: str) -> str:
@@ -173,6 +175,8 @@ def _tensor_list(spec: TinySpec) -> list[tuple[str, str, tuple[int, ...]]]:
             "ffn_up": (spec.intermediate, spec.hidden),
             "ffn_down": (spec.hidden, spec.intermediate),
         }
+        if spec.kind.post_norms:
+            shapes |= {"post_attention_norm": (spec.hidden,), "post_ffw_norm": (spec.hidden,)}
         for role, shape in shapes.items():
             tensors.append((f"blk.{layer}.{role}.weight", "norm" if role.endswith("norm") else role, shape))
         if spec.kind.qkv_bias:
@@ -195,7 +199,9 @@ def encode(values: NDArray[np.float64], tensor_type: str) -> NDArray[np.uint8]:
 
 def spec_of_architecture(name: str, **changes: Any) -> TinySpec:
     """A specification of this architecture as its files have it."""
-    return TinySpec(**{"architecture": name, "rope_style": ARCHITECTURES[name].rope_style, **changes})
+    kind = ARCHITECTURES[name]
+    window = None if kind.local_theta is None else 48
+    return TinySpec(**{"architecture": name, "rope_style": kind.rope_style, "window": window, **changes})
 
 
 def spec_of_type(tensor_type: str, *, for_files: bool = False, **changes: Any) -> TinySpec:
@@ -216,6 +222,8 @@ def random_spec(seed: int) -> TinySpec:
     kind = MATRIX_TYPES[seed % len(MATRIX_TYPES)]
     types = {role: str(rng.choice(MATRIX_TYPES)) for role in ROLES} if rng.random() < 0.6 else {}
     wide = kind in super_blocks.SUPER_TYPES or (len(types) > 0 and rng.random() < 0.3)  # else such types fall back
+    architecture = list(ARCHITECTURES)[seed % len(ARCHITECTURES)]
+    windows = (5, 40, 100, 300) if architecture == "gemma3" else (None, None, 64, 256)
     return TinySpec(
         seed=seed,
         layers=int(rng.integers(1, 4)),
@@ -231,6 +239,8 @@ def random_spec(seed: int) -> TinySpec:
         tied=bool(rng.random() < 0.5),
         rope_theta=float(rng.choice([10000.0, 100000.0, 500.0])),
         rope_style="interleaved" if rng.random() < 0.5 else "halves",
-        architecture=list(ARCHITECTURES)[seed % len(ARCHITECTURES)],
+        architecture=architecture,
         scaling=("none", "none", "linear", "llama3")[int(rng.integers(4))],
+        window=windows[int(rng.integers(4))],
+        global_every=int(rng.integers(1, 4)),
     )

@@ -46,8 +46,8 @@ void matmul(BoundProgram& self, const std::string& x, nb::typed<nb::sequence, Pa
     self.program.matmul(x, matrices, out, accumulate);
 }
 
-void rmsnorm(BoundProgram& self, const std::string& x, InArray<float, 1> weight, const std::string& out, float eps) {
-    self.program.rmsnorm(x, {weight.data(), weight.data() + weight.size()}, out, eps);
+void rmsnorm(BoundProgram& self, const std::string& x, InArray<float, 1> weight, const std::string& out, float eps, bool accumulate) {
+    self.program.rmsnorm(x, {weight.data(), weight.data() + weight.size()}, out, eps, accumulate);
 }
 
 void add_bias(BoundProgram& self, const std::string& x, InArray<float, 1> bias) {
@@ -163,14 +163,18 @@ void register_program(nb::module_& m) {
             "buffer", [](BoundProgram& s, const std::string& name, int64_t width) { s.program.buffer(name, width); }, nb::arg("name"),
             nb::arg("width"))
         .def(
-            "embed", [](BoundProgram& s, const PackedWeights& weight, const std::string& out) { s.program.embed(weight.matrix, out); },
-            nb::arg("weight"), nb::arg("out"), nb::keep_alive<1, 2>())
+            "embed",
+            [](BoundProgram& s, const PackedWeights& weight, const std::string& out, float scale) {
+                s.program.embed(weight.matrix, out, scale);
+            },
+            nb::arg("weight"), nb::arg("out"), nb::arg("scale") = 1.0f, nb::keep_alive<1, 2>())
         .def(
             "input", [](BoundProgram& s, const std::string& out) { s.program.input(out); }, nb::arg("out"))
         .def(
             "share_threads", [](BoundProgram& s, BoundProgram& other) { s.program.share_threads(other.program); }, nb::arg("other"),
             "Both programs run on the same threads, one at a time. Before the first run of either; ends the building.")
-        .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"))
+        .def("rmsnorm", &rmsnorm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("out"), nb::arg("eps"),
+             nb::arg("accumulate") = false)
         .def("matmul", &matmul, nb::arg("x"), nb::arg("weights"), nb::arg("out"), nb::arg("accumulate"))
         .def("add_bias", &add_bias, nb::arg("x"), nb::arg("bias").noconvert())
         .def("head_norm", &head_norm, nb::arg("x"), nb::arg("weight").noconvert(), nb::arg("offset"), nb::arg("heads"), nb::arg("head_dim"),
@@ -183,13 +187,16 @@ void register_program(nb::module_& m) {
             nb::arg("x"), nb::arg("k_offset"), nb::arg("v_offset"), nb::arg("layer"))
         .def(
             "attention",
-            [](BoundProgram& s, const std::string& x, int64_t q_offset, const std::string& out, int64_t layer, int64_t heads, float scale) {
-                s.program.attention(x, q_offset, out, layer, heads, scale);
-            },
-            nb::arg("x"), nb::arg("q_offset"), nb::arg("out"), nb::arg("layer"), nb::arg("heads"), nb::arg("scale"))
+            [](BoundProgram& s, const std::string& x, int64_t q_offset, const std::string& out, int64_t layer, int64_t heads, float scale,
+               std::optional<int64_t> window) { s.program.attention(x, q_offset, out, layer, heads, scale, window.value_or(kEveryKey)); },
+            nb::arg("x"), nb::arg("q_offset"), nb::arg("out"), nb::arg("layer"), nb::arg("heads"), nb::arg("scale"),
+            nb::arg("window") = nb::none())
         .def(
-            "silu_mul", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.silu_mul(x, out); }, nb::arg("x"),
-            nb::arg("out"))
+            "gated_activation",
+            [](BoundProgram& s, const std::string& kind, const std::string& x, const std::string& out) {
+                s.program.gated_activation(kind, x, out);
+            },
+            nb::arg("kind"), nb::arg("x"), nb::arg("out"))
         .def(
             "select_rows", [](BoundProgram& s, const std::string& x, const std::string& out) { s.program.select_rows(x, out); },
             nb::arg("x"), nb::arg("out"))

@@ -1,7 +1,8 @@
 // Causal attention over int16 or int8 keys and values, one span of at most 256 keys at a time.
 //
 // What fixes the bits: a score is one fma chain over dimensions, a sum is sixteen lanes over keys, an accumulator is one fma chain over
-// keys; spans are merged in ascending order. How many heads share a load of keys or values (the tiles below) changes none of that.
+// keys; spans are merged in ascending order. How many heads share a load of keys or values (the tiles below) changes none of that. Nor do
+// keys that another head of a tile sees: to a head that does not they add exact zeros, as do those that are not read at all.
 #include "kernels/families.h"
 #include "simd/exp.h"
 
@@ -94,9 +95,12 @@ template <typename T>
 struct Span {
     Block<T> blocks[kSpanKeys / 16];
     int64_t block_size, head_dim;
-    const int64_t* visible;  // (heads,)
-    int64_t cached_bytes;    // of a number in the cache
+    const int64_t *begin, *end;  // (heads,)
+    int64_t cached_bytes;        // of a number in the cache
 };
+
+int64_t round_down(int64_t value, int64_t unit) { return value / unit * unit; }
+int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 void fetch_scales(const Ahead& ahead, int64_t block_size) {
     if (ahead.numbers)
@@ -132,30 +136,37 @@ void score_positions(const float* q, const Span<T>& span, const Block<T>& block,
     }
 }
 
+// Of the keys from `first` to `length`, and a few beside them: those that are loaded together.
 template <int H, typename T>
-void score_span(const float* q, const Span<T>& span, int64_t length, float* scores) {
-    const Block<T>* block = span.blocks;
-    for (int64_t start = 0; start < length; start += span.block_size, ++block) {
-        int64_t p = 0;
+void score_span(const float* q, const Span<T>& span, int64_t first, int64_t length, float* scores) {
+    const Block<T>* block = span.blocks + first / span.block_size;
+    for (int64_t start = round_down(first, span.block_size); start < length; start += span.block_size, ++block) {
+        int64_t p = round_down(later(first - start, 0), 32);
         fetch_scales(block->during_keys, span.block_size);
         for (; p + 32 <= span.block_size; p += 32) score_positions<H, 2>(q, span, *block, p, scores + start + p);
         for (; p < span.block_size; p += 16) score_positions<H, 1>(q, span, *block, p, scores + start + p);
     }
 }
 
+// Sixteen of a head's lanes from key `at` on, those before `begin` and from `end` on replaced.
+f32x16 masked(f32x16 v, int64_t at, int64_t begin, int64_t end, float instead) {
+    if (end - at < 16) v = select(first_lanes(static_cast<int>(end - at)), v, splat(instead));
+    return begin > at ? select(first_lanes(static_cast<int>(begin - at)), splat(instead), v) : v;
+}
+
 // Turns the scores of one head into e^(score - max); masked lanes become exact zeros, NaN scores stay NaN and are no maximum. Sum: lane i
 // adds keys i, i+16, ...
-float exponentials(float* scores, int64_t visible, float* max_out) {
-    const int64_t whole = visible / 16 * 16;
-    if (whole < visible) {
-        const mask16 seen = first_lanes(static_cast<int>(visible - whole));
-        store(scores + whole, select(seen, load(scores + whole), splat(kMinusInfinity)));
-    }
+float exponentials(float* scores, int64_t begin, int64_t end, float* max_out) {
+    const int64_t first = round_down(begin, 16);
     f32x16 largest = splat(kMinusInfinity);
-    for (int64_t j = 0; j < visible; j += 16) largest = max(load(scores + j), largest);
+    for (int64_t j = first; j < end; j += 16) {
+        const f32x16 v = masked(load(scores + j), j, begin, end, kMinusInfinity);
+        store(scores + j, v);
+        largest = max(v, largest);
+    }
     const float top = reduce_max(largest);
     f32x16 sum = splat(0.0f);
-    for (int64_t j = 0; j < visible; j += 16) {
+    for (int64_t j = first; j < end; j += 16) {
         const f32x16 p = exp(sub(load(scores + j), splat(top)));
         store(scores + j, p);
         sum = add(sum, p);
@@ -164,33 +175,34 @@ float exponentials(float* scores, int64_t visible, float* max_out) {
     return reduce_add(sum);
 }
 
-// e^(score - max) times the value's scale; exact zeros from `visible` to `length`, where another head of the tile sees more. Masked lanes
-// are set, not multiplied: the scale of a value that this head does not see may be NaN.
+// e^(score - max) times the value's scale; exact zeros from `first` to `begin` and from `end` to `length`, where another head of the tile
+// sees more. Masked lanes are set, not multiplied: the scale of a value that this head does not see may be NaN.
 template <typename T>
-void scale_weights(float* scores, const Span<T>& span, int64_t visible, int64_t length) {
-    const Block<T>* block = span.blocks;
-    for (int64_t start = 0; start < visible; start += span.block_size, ++block)
-        for (int64_t p = 0; p < span.block_size && start + p < visible; p += 16) {
-            const int64_t seen = visible - start - p;
+void scale_weights(float* scores, const Span<T>& span, int64_t begin, int64_t end, int64_t first, int64_t length) {
+    const int64_t from = round_down(begin, 16);
+    for (int64_t j = round_down(first, 16); j < from; j += 16) store(scores + j, splat(0.0f));
+    const Block<T>* block = span.blocks + from / span.block_size;
+    for (int64_t start = round_down(from, span.block_size); start < end; start += span.block_size, ++block)
+        for (int64_t p = later(from - start, 0); p < span.block_size && start + p < end; p += 16) {
             const f32x16 weight = mul(load(scores + start + p), load(block->value_scales + p));
-            store(scores + start + p, seen < 16 ? select(first_lanes(static_cast<int>(seen)), weight, splat(0.0f)) : weight);
+            store(scores + start + p, masked(weight, start + p, begin, end, 0.0f));
         }
-    for (int64_t j = (visible + 15) / 16 * 16; j < length; j += 16) store(scores + j, splat(0.0f));
+    for (int64_t j = round_down(end + 15, 16); j < length; j += 16) store(scores + j, splat(0.0f));
 }
 
 // acc[h][d] = fma chain over keys of weight * value, for D vectors of dimensions from d0. weights: (H, 256). A weight of +0 leaves an
 // accumulator as it is, bit for bit: none is ever -0, since weights are not negative and the chain starts from +0.
 template <int H, int D, typename T>
-void accumulate_values(const float* weights, const Span<T>& span, int64_t length, int64_t d0, float* acc_out) {
+void accumulate_values(const float* weights, const Span<T>& span, int64_t first, int64_t length, int64_t d0, float* acc_out) {
     f32x16 acc[H][D];
     for (int h = 0; h < H; ++h)
         for (int d = 0; d < D; ++d) acc[h][d] = splat(0.0f);
-    const Block<T>* block = span.blocks;
-    for (int64_t start = 0; start < length; start += span.block_size, ++block) {
-        const int64_t count = length - start < span.block_size ? length - start : span.block_size;
-        const T* values = block->values + d0;
+    const Block<T>* block = span.blocks + first / span.block_size;
+    for (int64_t start = round_down(first, span.block_size); start < length; start += span.block_size, ++block) {
+        const int64_t count = length - start < span.block_size ? length - start : span.block_size, from = later(first - start, 0);
+        const T* values = block->values + from * span.head_dim + d0;
         if (d0 == 0) fetch_scales(block->during_values, span.block_size);
-        for (int64_t j = 0; j < count; ++j, values += span.head_dim) {
+        for (int64_t j = from; j < count; ++j, values += span.head_dim) {
             fetch_numbers(block->during_values, j * span.head_dim + d0, 16 * D, span.cached_bytes);
             f32x16 value[D];
             for (int d = 0; d < D; ++d) value[d] = load_numbers(values + 16 * d);
@@ -204,22 +216,32 @@ void accumulate_values(const float* weights, const Span<T>& span, int64_t length
         for (int d = 0; d < D; ++d) store(acc_out + h * span.head_dim + d0 + 16 * d, acc[h][d]);
 }
 
+// The keys that any of `heads` heads sees.
+struct Seen {
+    int64_t begin, end;
+};
+
+Seen seen_by(const int64_t* begin, const int64_t* end, int64_t heads) {
+    Seen all = {begin[0], end[0]};
+    for (int64_t h = 1; h < heads; ++h) all = {begin[h] < all.begin ? begin[h] : all.begin, later(end[h], all.end)};
+    return all;
+}
+
 template <int H, typename T>
 void tile_of_heads(const float* q, const Span<T>& span, int64_t first, float* max_out, float* sum_out, float* acc_out) {
     constexpr int kDims = H > 4 ? kDimTile / 2 : kDimTile;
-    const int64_t* visible = span.visible + first;
-    int64_t length = 0;
-    for (int h = 0; h < H; ++h) length = visible[h] > length ? visible[h] : length;
+    const int64_t *begin = span.begin + first, *end = span.end + first;
+    const Seen seen = seen_by(begin, end, H);
     alignas(64) float scores[H * kSpanKeys];
-    score_span<H>(q + first * span.head_dim, span, length, scores);
+    score_span<H>(q + first * span.head_dim, span, seen.begin, seen.end, scores);
     for (int h = 0; h < H; ++h) {
-        sum_out[first + h] = exponentials(scores + h * kSpanKeys, visible[h], max_out + first + h);
-        scale_weights(scores + h * kSpanKeys, span, visible[h], length);
+        sum_out[first + h] = exponentials(scores + h * kSpanKeys, begin[h], end[h], max_out + first + h);
+        scale_weights(scores + h * kSpanKeys, span, begin[h], end[h], seen.begin, seen.end);
     }
     float* acc = acc_out + first * span.head_dim;
     int64_t d = 0;
-    for (; d + 16 * kDims <= span.head_dim; d += 16 * kDims) accumulate_values<H, kDims>(scores, span, length, d, acc);
-    for (; d < span.head_dim; d += 16) accumulate_values<H, 1>(scores, span, length, d, acc);
+    for (; d + 16 * kDims <= span.head_dim; d += 16 * kDims) accumulate_values<H, kDims>(scores, span, seen.begin, seen.end, d, acc);
+    for (; d < span.head_dim; d += 16) accumulate_values<H, 1>(scores, span, seen.begin, seen.end, d, acc);
 }
 
 template <typename T>
@@ -250,36 +272,35 @@ template <typename T>
 
 template <typename T>
 void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next, int64_t next_blocks,
-            int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out, float* acc_out) {
-    int64_t length = 0;
-    for (int64_t h = 0; h < heads; ++h) length = visible[h] > length ? visible[h] : length;
-    const int64_t count = (length + block_size - 1) / block_size;
+            int64_t block_size, const int64_t* begin, const int64_t* end, float* scratch, float* max_out, float* sum_out, float* acc_out) {
+    const Seen seen = seen_by(begin, end, heads);
+    const int64_t first = seen.begin / block_size, after = (seen.end + block_size - 1) / block_size;
     [[maybe_unused]] const int64_t numbers = block_size * head_dim;
     const auto keys_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.keys), block.key_scales}; };
     const auto values_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.values), block.value_scales}; };
     if (!kConvertOnce || heads < kConvertedHeads) {
-        Span<T> span = {{}, block_size, head_dim, visible, sizeof(T)};
-        for (int64_t b = 0; b < count; ++b)
+        Span<T> span = {{}, block_size, head_dim, begin, end, sizeof(T)};
+        for (int64_t b = first; b < after; ++b)
             span.blocks[b] = {static_cast<const T*>(blocks[b].keys),
                               static_cast<const T*>(blocks[b].values),
                               blocks[b].key_scales,
                               blocks[b].value_scales,
                               values_of(blocks[b]),
-                              b < next_blocks ? keys_of(next[b]) : Ahead{}};
+                              b - first < next_blocks ? keys_of(next[b - first]) : Ahead{}};
         return all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
     if constexpr (kConvertOnce) {
-        Span<float> span = {{}, block_size, head_dim, visible, sizeof(T)};
-        for (int64_t b = 0; b < count; ++b, scratch += 2 * numbers) {
+        Span<float> span = {{}, block_size, head_dim, begin, end, sizeof(T)};
+        for (int64_t b = first; b < after; ++b, scratch += 2 * numbers) {
             convert(static_cast<const T*>(blocks[b].keys), numbers, scratch);
             convert(static_cast<const T*>(blocks[b].values), numbers, scratch + numbers);
-            const bool more = b < next_blocks;
+            const bool more = b - first < next_blocks;
             span.blocks[b] = {scratch,
                               scratch + numbers,
                               blocks[b].key_scales,
                               blocks[b].value_scales,
-                              more ? values_of(next[b]) : Ahead{},
-                              more ? keys_of(next[b]) : Ahead{}};
+                              more ? values_of(next[b - first]) : Ahead{},
+                              more ? keys_of(next[b - first]) : Ahead{}};
         }
         all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
@@ -300,10 +321,11 @@ void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset,
 }
 
 void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next,
-                    int64_t next_blocks, int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out,
-                    float* acc_out) {
-    (blocks->bits == 8 ? attend<int8_t> : attend<int16_t>)(q, heads, head_dim, blocks, next, next_blocks, block_size, visible, scratch,
-                                                           max_out, sum_out, acc_out);
+                    int64_t next_blocks, int64_t block_size, const int64_t* begin, const int64_t* end, float* scratch, float* max_out,
+                    float* sum_out, float* acc_out) {
+    const bool small = blocks[begin[0] / block_size].bits == 8;
+    (small ? attend<int8_t> : attend<int16_t>)(q, heads, head_dim, blocks, next, next_blocks, block_size, begin, end, scratch, max_out,
+                                               sum_out, acc_out);
 }
 
 void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,

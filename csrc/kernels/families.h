@@ -18,15 +18,16 @@ void matmul_float(const PackedMatrix& w, const float* x, int64_t x_stride, int64
                   int64_t out_stride, bool accumulate);
 void unpack_row(const PackedMatrix& w, int64_t n, float* out);
 
-void rmsnorm(const float* x, const float* weight, float* out, int64_t width, float eps);
+void rmsnorm(const float* x, const float* weight, float* out, int64_t width, float eps, bool accumulate);
 void rope_interleaved(float* x, const float* table, int64_t pairs);
 void rope_halves(float* x, const float* table, int64_t pairs);
 void silu_mul(const float* gate, const float* up, float* out, int64_t width);
+void gelu_tanh_mul(const float* gate, const float* up, float* out, int64_t width);
 
 void store_kv(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
 void attention_span(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next,
-                    int64_t next_blocks, int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out,
-                    float* acc_out);
+                    int64_t next_blocks, int64_t block_size, const int64_t* begin, const int64_t* end, float* scratch, float* max_out,
+                    float* sum_out, float* acc_out);
 void attention_merge(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc, int64_t heads,
                      int64_t head_dim);
 void attention_finish(const float* sum, const float* acc, float* out, int64_t heads, int64_t head_dim);

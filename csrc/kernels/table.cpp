@@ -21,6 +21,7 @@ const KernelTable& kernel_table() {
         .rope_interleaved = rope_interleaved,
         .rope_halves = rope_halves,
         .silu_mul = silu_mul,
+        .gelu_tanh_mul = gelu_tanh_mul,
         .store_kv = store_kv,
         .attention_span = attention_span,
         .attention_merge = attention_merge,

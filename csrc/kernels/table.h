@@ -25,6 +25,9 @@ struct KVBlockView {
 // Keys of an attention span: each has a maximum, a sum and an accumulator of its own. Part of the numerics id.
 constexpr int64_t kSpanKeys = 256;
 
+// out = activation(gate) * up, all (width,).
+using GatedKernel = void (*)(const float* gate, const float* up, float* out, int64_t width);
+
 struct KernelTable {
     const char* isa;
 
@@ -49,22 +52,24 @@ struct KernelTable {
     void (*unpack_row)(const PackedMatrix& w, int64_t n, float* out);
 
     // --- norm.cpp, rope.cpp, elementwise.cpp ------------------------------------------------------------------------------
-    void (*rmsnorm)(const float* x, const float* weight, float* out, int64_t width, float eps);
+    // `accumulate`: the finished value is added to what is there with one float addition.
+    void (*rmsnorm)(const float* x, const float* weight, float* out, int64_t width, float eps, bool accumulate);
     // Rotates one head vector in place. table: (cos, sin) of `pairs` angles, interleaved: c0 s0 c1 s1 ...
     void (*rope_interleaved)(float* x, const float* table, int64_t pairs);  // pairs (2i, 2i+1)
     void (*rope_halves)(float* x, const float* table, int64_t pairs);       // pairs (i, i+pairs)
-    void (*silu_mul)(const float* gate, const float* up, float* out, int64_t width);
+    GatedKernel silu_mul, gelu_tanh_mul;
 
     // --- attention.cpp ----------------------------------------------------------------------------------------------------
     // Writes one position of one key-value head; head_dim a multiple of 16.
     void (*store_kv)(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size);
     // One span (at most kSpanKeys keys, whole blocks) for `heads` query heads, of one or more rows, that share a key-value head.
-    // q: (heads, head_dim), scaled already. Head h sees the first visible[h] keys of the span (1 to kSpanKeys), the others are masked.
+    // q: (heads, head_dim), scaled already. Head h sees keys [begin[h], end[h]) of the span, at least one; the others are masked, and
+    // blocks that no head sees are not read and need no view in `blocks`, which begins with the span.
     // next: the `next_blocks` blocks that this thread most likely reads next; they are asked for ahead.
     // scratch: 2 * kSpanKeys * head_dim floats, 64-byte aligned. Writes max, sum and accumulator per head.
     void (*attention_span)(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* blocks, const KVBlockView* next,
-                           int64_t next_blocks, int64_t block_size, const int64_t* visible, float* scratch, float* max_out, float* sum_out,
-                           float* acc_out);
+                           int64_t next_blocks, int64_t block_size, const int64_t* begin, const int64_t* end, float* scratch,
+                           float* max_out, float* sum_out, float* acc_out);
     // Merges span s into the running (max, sum, acc); spans are merged in ascending order.
     void (*attention_merge)(float* max, float* sum, float* acc, const float* span_max, const float* span_sum, const float* span_acc,
                             int64_t heads, int64_t head_dim);

@@ -31,7 +31,7 @@ def test_the_table_fits_eighty_columns_and_names_every_kind_of_work(swiftsure: R
         "attention",
         "o",
         "gate_up",
-        "silu",
+        "activation",
         "down",
         "head",
         "barriers+idle",

@@ -79,7 +79,7 @@ std::unique_ptr<Program> make_program(const Model& model, int64_t threads, const
         program->matmul("att", {model.o->matrix}, "x", true);
         program->rmsnorm("x", ones, "normed", 1e-5f);
         program->matmul("normed", {model.gate_up->matrix}, "wide", false);
-        program->silu_mul("wide", "act");
+        program->gated_activation("silu", "wide", "act");
         program->matmul("act", {model.down->matrix}, "x", true);
     }
     program->select_rows("x", "last");

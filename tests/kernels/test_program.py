@@ -80,7 +80,7 @@ def make_program(isa: str = "portable", threads: int = 1, max_rows: int = 24, ma
     program.matmul("att", [byte_weight(HIDDEN, HEADS * DIM, 3)], "x", True)
     program.rmsnorm("x", ones, "normed", 1e-5)
     program.matmul("normed", [byte_weight(192, HIDDEN, 4)], "gate_up", False)
-    program.silu_mul("gate_up", "act")
+    program.gated_activation("silu", "gate_up", "act")
     program.matmul("act", [byte_weight(HIDDEN, 96, 5)], "x", True)
     program.select_rows("x", "last")
     program.matmul("last", [float_weight(VOCAB, HIDDEN, 0)], "logits", False)
@@ -234,7 +234,7 @@ def test_building_refuses_what_does_not_fit_and_names_it() -> None:
         (lambda: program.rope("x", 0, 2**60 + 1, 16, 16, 1e4, "halves"), r"rope needs columns \[0, past 2\^63\) of buffer 'x'"),
         (lambda: program.store_kv("x", 0, 0, 1), r"layer must be in \[0, 1\), got 1"),
         (lambda: program.attention("x", 0, "wide", 0, 3, 1.0), "multiple of the cache's 2 key-value heads, got 3"),
-        (lambda: program.silu_mul("x", "wide"), "twice as wide"),
+        (lambda: program.gated_activation("silu", "x", "wide"), "twice as wide"),
         (lambda: program.run(**GOOD), "no select_rows"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -32,7 +32,10 @@ def test_a_matmul_multiplies_and_adds_once_per_weight() -> None:
     assert sum(cost.operations for cost in costs if cost.name == "matmul") == 2 * weights
 
 
-@pytest.mark.parametrize(("architecture", "expected"), [("qwen2", {"add_bias": (1, 128)}), ("qwen3", {"head_norm": (2, 4 * 96)})])
+@pytest.mark.parametrize(
+    ("architecture", "expected"),
+    [("qwen2", {"add_bias": (1, 128)}), ("qwen3", {"head_norm": (2, 4 * 96)}), ("gemma3", {"head_norm": (2, 4 * 96)})],
+)
 def test_operations_of_other_architectures_cost_their_vectors(architecture: str, expected: dict[str, tuple[int, int]]) -> None:
     model = TinyModel(spec_of_architecture(architecture))
     costs = step_costs(model.schedule, model.source(), positions=100)
@@ -53,6 +56,22 @@ def test_only_attention_grows_with_the_context() -> None:
             assert a.kv_bytes == 10 * 2 * SPEC.kv_heads * (2 * SPEC.head_dim + 4)
         else:
             assert a == b
+
+
+def test_attention_with_a_window_costs_what_it_sees() -> None:
+    """Layer 0 sees 20 positions, layer 1 all; rows of a pass share what they read."""
+    spec = spec_of_architecture("gemma3", window=20, global_every=2)
+    model = TinyModel(spec)
+
+    def attentions(positions: int, rows: int) -> list[tuple[int, int]]:
+        costs = pass_costs(model.schedule, model.source(), positions=positions, rows=rows, wanted=1)
+        per_key = (2 * spec.kv_heads * (2 * spec.head_dim + 4), 4 * spec.heads * spec.head_dim)
+        return [(cost.kv_bytes // per_key[0], cost.operations // per_key[1]) for cost in costs if cost.name == "attention"]
+
+    assert attentions(15, 1) == [(15, 15), (15, 15)]
+    assert attentions(100, 1) == [(20, 20), (100, 100)]
+    assert attentions(100, 5) == [(24, 100), (100, 96 + 97 + 98 + 99 + 100)]
+    assert attentions(22, 4) == [(22, 19 + 20 + 20 + 20), (22, 19 + 20 + 21 + 22)]
 
 
 def test_a_pass_of_one_row_costs_what_a_step_costs() -> None:

@@ -16,7 +16,7 @@ from swiftsure.models.architectures import ARCHITECTURES
 from swiftsure.models.config import Rotation
 from swiftsure.models.files import ModelFiles
 from swiftsure.models.model import Model, open_model
-from swiftsure.models.schedule import AddBias, HeadNorm, Op, Rope, StoreKV
+from swiftsure.models.schedule import AddBias, Attention, Embed, GatedActivation, HeadNorm, Matmul, Op, RMSNorm, Rope, StoreKV
 from swiftsure.models.transformer import llama3_factors
 from tiny_architectures import HIGH_FREQ_FACTOR, LOW_FREQ_FACTOR, ORIGINAL_CONTEXT, ROPE_FACTORS, rope_factors
 from tiny_models import TinyModel, TinySpec, spec_of_architecture
@@ -58,8 +58,8 @@ def ops_between_product_and_cache(model: Model) -> list[Op]:
 
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_schedule_of_a_file_computes_what_the_one_by_hand_does(name: str, open_changed: Open) -> None:
-    for tied, scaling in ((True, "none"), (False, "linear")):
-        model = TinyModel(spec_of_architecture(name, tied=tied, scaling=scaling))
+    for tied, scaling, layers in ((True, "none", 2), (False, "linear", 7)):
+        model = TinyModel(spec_of_architecture(name, tied=tied, scaling=scaling, layers=layers))
         tokens = np.arange(60) * 7 % model.spec.vocab
         with open_changed(model.spec) as opened:
             ours = ReferenceModel(opened.schedule(), opened.tensors).logits(tokens)
@@ -83,6 +83,49 @@ def test_qwen3_norms_queries_and_keys_apart_before_it_rotates(open_changed: Open
         ]
         assert isinstance(rope, Rope)
         assert rope.style == "halves"
+
+
+def attentions_of(model: Model) -> list[Attention]:
+    with model:
+        return [op for op in model.schedule().ops if isinstance(op, Attention)]
+
+
+def test_gemma_sees_a_window_in_five_layers_of_six(open_changed: Open) -> None:
+    attentions = attentions_of(open_changed(spec_of_architecture("gemma3", layers=14, window=40)))
+    assert [op.window for op in attentions] == [40, 40, 40, 40, 40, None, 40, 40, 40, 40, 40, None, 40, 40]
+    assert {op.scale for op in attentions} == {0.25}
+
+
+def test_gemma_rotates_local_layers_by_their_own_base_and_unscaled(open_changed: Open) -> None:
+    spec = spec_of_architecture("gemma3", layers=6, rope_theta=1e6, scaling="linear")
+    for keys, base in (({}, 10000.0), ({"gemma3.rope.freq_base_swa": 5000.0}, 5000.0)):
+        with open_changed(spec, keys=keys) as model:
+            rotations = [(op.theta, set(op.factors)) for op in model.schedule().ops if isinstance(op, Rope)]
+        assert rotations == [(base, set())] * 5 + [(1e6, {8.0})]
+
+
+def test_gemma_scales_and_gates_and_norms_in_its_own_way(open_changed: Open) -> None:
+    with open_changed(spec_of_architecture("gemma3")) as model:
+        ops = model.schedule().ops
+        assert ops[0] == Embed(weight="token_embd.weight", out="residual", scale=8.0)  # sqrt(64)
+        assert {op.kind for op in ops if isinstance(op, GatedActivation)} == {"gelu_tanh"}
+        added = [op.weight for op in ops if isinstance(op, RMSNorm) and op.accumulate]
+        assert added == [f"blk.{layer}.post_{part}_norm.weight" for layer in range(2) for part in ("attention", "ffw")]
+        assert not any(op.accumulate for op in ops if isinstance(op, Matmul))
+
+
+def test_the_largest_gemma_scales_scores_by_the_share_of_its_residual(open_changed: Open) -> None:
+    """168 = 5376 / 32 there, where heads are 128 wide; here 64 / 4 beside heads of 32. A scale that is stated comes first."""
+    largest = spec_of_architecture("gemma3", layers=62, head_dim=32)
+    assert {op.scale for op in attentions_of(open_changed(largest))} == {0.25}
+    assert {op.scale for op in attentions_of(open_changed(largest, keys={"gemma3.attention.scale": 0.5}))} == {0.5}
+
+
+def test_a_llama_with_a_window_sees_it_in_every_layer(open_changed: Open) -> None:
+    """Mistral, which GGUF calls llama; 0 is its word for no window."""
+    for stated, window in ((4096, 4096), (0, None)):
+        attentions = attentions_of(open_changed(TinySpec(), keys={"llama.attention.sliding_window": stated}))
+        assert [op.window for op in attentions] == [window, window]
 
 
 def test_a_head_is_an_equal_share_of_the_hidden_width_where_no_length_is_stated(open_changed: Open) -> None:
@@ -181,6 +224,18 @@ def test_impossible_or_unknown_scaling_is_refused(
         (spec_of_architecture("qwen3"), {"tensors": {"blk.1.attn_q.bias": np.ones(64, np.float32)}}, "'blk.1.attn_q.bias'.*a bias"),
         (spec_of_architecture("qwen3"), {"keys": {"qwen3.attention.sliding_window": 128}}, "'qwen3.attention.sliding_window' = 128"),
         (TinySpec(), {"keys": {"general.architecture": "qwen2"}}, "qwen2"),
+        (spec_of_architecture("gemma3"), {"keys": {"gemma3.final_logit_softcapping": 30.0}}, "'gemma3.final_logit_softcapping' = 30.0"),
+        (spec_of_architecture("gemma3"), {"keys": {"gemma3.attn_logit_softcapping": 50.0}}, "'gemma3.attn_logit_softcapping' = 50.0"),
+        (spec_of_architecture("gemma3"), {"keys": {"gemma3.attention.sliding_window": 0}}, "sliding_window must be between 1 and .*got 0"),
+        (spec_of_architecture("gemma3"), {"keys": {"gemma3.attention.sliding_window_pattern": 0}}, "must be between 1 and 64, got 0"),
+        (spec_of_architecture("gemma3"), {"drop_keys": ["gemma3.attention.sliding_window"]}, "sliding_window' is missing"),
+        (spec_of_architecture("gemma3"), {"keys": {"gemma3.attention.scale": 0.0}}, "scale of attention scores must be a positive number"),
+        (
+            spec_of_architecture("gemma3"),
+            {"tensors": {"v.patch_embd.weight": np.ones((4, 4), np.float32)}},
+            "'v.patch_embd.weight'.*a part for images; only text is computed",
+        ),
+        (TinySpec(), {"keys": {"llama.attention.sliding_window": 1 << 25}}, "sliding_window must be between 1 and 16777216, got 33554432"),
     ],
 )
 def test_what_an_architecture_does_not_compute_is_refused_by_name(
@@ -191,6 +246,6 @@ def test_what_an_architecture_does_not_compute_is_refused_by_name(
 
 
 def test_a_missing_bias_or_norm_is_named(open_changed: Open) -> None:
-    for name, tensor in (("qwen2", "blk.1.attn_k.bias"), ("qwen3", "blk.0.attn_q_norm.weight")):
+    for name, tensor in (("qwen2", "blk.1.attn_k.bias"), ("qwen3", "blk.0.attn_q_norm.weight"), ("gemma3", "blk.1.post_ffw_norm.weight")):
         with pytest.raises(ModelFileError, match=f"tensor '{tensor}' is missing"):
             open_changed(spec_of_architecture(name), drop_tensors=[tensor])

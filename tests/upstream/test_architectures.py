@@ -35,6 +35,13 @@ SPECS = {
     "qwen2": spec_of_architecture("qwen2", seed=14, type="F32", rope_theta=1e6),
     "qwen2, untied, BF16": spec_of_architecture("qwen2", seed=15, type="BF16", tied=False, heads=6, kv_heads=2, head_dim=16, hidden=96),
     "qwen3": spec_of_architecture("qwen3", seed=16, type="F32", rope_theta=1e6),
+    "mistral": spec_of_architecture("llama", seed=18, type="F32", window=100),
+    "mistral, window of spans": spec_of_architecture("llama", seed=19, type="BF16", window=256, heads=8, kv_heads=2, tied=False),
+    "gemma3": spec_of_architecture("gemma3", seed=20, type="F32", layers=7, window=64, rope_theta=1e6, kv_heads=1),
+    "gemma3, window past a span, F16": spec_of_architecture("gemma3", seed=21, type="F16", window=300, global_every=2, head_dim=32),
+    "gemma3, global layers scaled": spec_of_architecture(
+        "gemma3", seed=22, type="F32", layers=6, window=33, rope_theta=1e6, scaling="linear"
+    ),
     "qwen3, heads wider than the hidden size, F16": spec_of_architecture("qwen3", seed=17, type="F16", head_dim=32, scaling="linear"),
 }
 
@@ -90,4 +97,4 @@ def test_tensors_of_the_tiny_models_are_named_as_the_converter_names_them(name: 
     names = gguf.get_tensor_name_map(arch, spec.layers)
     for tensor in TinyModel(spec).tensors:
         if tensor != ROPE_FACTORS:
-            assert names.get_name(huggingface_name(tensor), try_suffixes=(".weight", ".bias")) == tensor
+            assert names.get_name(huggingface_name(tensor, post_norms=spec.kind.post_norms), try_suffixes=(".weight", ".bias")) == tensor

@@ -29,6 +29,7 @@ from swiftsure.models.schedule import (
     AddBias,
     Attention,
     Embed,
+    GatedActivation,
     HeadNorm,
     Input,
     Matmul,
@@ -37,7 +38,6 @@ from swiftsure.models.schedule import (
     Rope,
     Schedule,
     SelectRows,
-    SiluMul,
     StoreKV,
 )
 from swiftsure.models.tensors import MATRIX_TYPES, TensorSource, block_columns
@@ -374,11 +374,11 @@ def _lever_uses(schedule: Schedule, weights: _Weights, kv: kernels.KVCache) -> d
 def _append(program: kernels.Program, op: Op, weights: _Weights) -> None:
     match op:
         case Embed():
-            program.embed(weights.matrix(op.weight), op.out)
+            program.embed(weights.matrix(op.weight), op.out, op.scale)
         case Input():
             program.input(op.out)
         case RMSNorm():
-            program.rmsnorm(op.x, weights.vector(op.weight), op.out, op.eps)
+            program.rmsnorm(op.x, weights.vector(op.weight), op.out, op.eps, op.accumulate)
         case Matmul():
             program.matmul(op.x, weights.matrices(op.weights), op.out, op.accumulate)
         case AddBias():
@@ -390,8 +390,8 @@ def _append(program: kernels.Program, op: Op, weights: _Weights) -> None:
         case StoreKV():
             program.store_kv(op.x, op.k_offset, op.v_offset, op.layer)
         case Attention():
-            program.attention(op.x, op.q_offset, op.out, op.layer, op.heads, op.scale)
-        case SiluMul():
-            program.silu_mul(op.x, op.out)
+            program.attention(op.x, op.q_offset, op.out, op.layer, op.heads, op.scale, op.window)
+        case GatedActivation():
+            program.gated_activation(op.kind, op.x, op.out)
         case SelectRows():
             program.select_rows(op.x, op.out)

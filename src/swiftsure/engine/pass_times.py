@@ -19,6 +19,7 @@ from swiftsure.models.schedule import (
     AddBias,
     Attention,
     Embed,
+    GatedActivation,
     HeadNorm,
     Input,
     Matmul,
@@ -27,7 +28,6 @@ from swiftsure.models.schedule import (
     Rope,
     Schedule,
     SelectRows,
-    SiluMul,
     StoreKV,
 )
 
@@ -143,8 +143,8 @@ def _kind_of(op: Op, selected: bool) -> str:
             return "rope+cache"
         case Attention():
             return "attention"
-        case SiluMul():
-            return "silu"
+        case GatedActivation():
+            return "activation"
         case Matmul():
             match = _LAYER.match(op.weights[0])
             return "head" if selected else _MATMUL_KINDS.get(match[2], match[2]) if match else op.weights[0]

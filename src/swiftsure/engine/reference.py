@@ -15,6 +15,7 @@ from swiftsure.models.schedule import (
     AddBias,
     Attention,
     Embed,
+    GatedActivation,
     HeadNorm,
     Input,
     Matmul,
@@ -23,7 +24,6 @@ from swiftsure.models.schedule import (
     Rope,
     Schedule,
     SelectRows,
-    SiluMul,
     StoreKV,
 )
 from swiftsure.models.tensors import TensorSource
@@ -90,14 +90,15 @@ class _Pass:
         return columns.reshape(-1, heads, head_dim)
 
     def _embed(self, op: Embed) -> None:
-        self._buffers[op.out] = ref.embed(self._weights[op.weight], self._tokens)
+        self._buffers[op.out] = ref.embed(self._weights[op.weight], self._tokens) * op.scale
 
     def _input(self, op: Input) -> None:
         assert self._features is not None, "a schedule that reads features runs with them"
         self._buffers[op.out] = self._features
 
     def _rmsnorm(self, op: RMSNorm) -> None:
-        self._buffers[op.out] = ref.rmsnorm(self._buffers[op.x], self._weights[op.weight], op.eps)
+        out = ref.rmsnorm(self._buffers[op.x], self._weights[op.weight], op.eps)
+        self._buffers[op.out] = self._buffers[op.out] + out if op.accumulate else out
 
     def _matmul(self, op: Matmul) -> None:
         x = self._buffers[op.x]
@@ -128,12 +129,13 @@ class _Pass:
     def _attention(self, op: Attention) -> None:
         q = self._heads(op.x, op.q_offset, op.heads, self._schedule.head_dim)
         keys, values = self._kv.load(op.layer, int(self._positions[-1]) + 1)
-        self._buffers[op.out] = ref.attention(q, keys, values, self._positions, op.scale).reshape(len(q), -1)
+        out = ref.attention(q, keys, values, self._positions, op.scale, op.window)
+        self._buffers[op.out] = out.reshape(len(q), -1)
 
-    def _silu_mul(self, op: SiluMul) -> None:
+    def _gated_activation(self, op: GatedActivation) -> None:
         x = self._buffers[op.x]
         width = x.shape[1] // 2
-        self._buffers[op.out] = ref.silu_mul(x[:, :width], x[:, width:])
+        self._buffers[op.out] = ref.gated_activation(op.kind, x[:, :width], x[:, width:])
 
     def _select_rows(self, op: SelectRows) -> None:
         self._buffers[op.out] = self._buffers[op.x][self._selected]
@@ -149,7 +151,7 @@ _RUNNERS: dict[type[Op], Callable[[_Pass, Any], None]] = {
     Rope: _Pass._rope,
     StoreKV: _Pass._store_kv,
     Attention: _Pass._attention,
-    SiluMul: _Pass._silu_mul,
+    GatedActivation: _Pass._gated_activation,
     SelectRows: _Pass._select_rows,
 }
 

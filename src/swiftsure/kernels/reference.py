@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from swiftsure.errors import UsageError
 
 Float64 = NDArray[np.float64]
+Activation = Literal["silu", "gelu_tanh"]
 
 # --- weights ------------------------------------------------------------------------------------------------------------------------
 
@@ -226,7 +227,7 @@ def rope(
     return out
 
 
-def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, scale: float) -> Float64:
+def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, scale: float, window: int | None = None) -> Float64:
     """Causal grouped-query attention.
 
     Args:
@@ -234,6 +235,7 @@ def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, 
         keys, values: (length, kv_heads, head_dim); query head h reads key-value head ``h // (heads / kv_heads)``.
         positions: (rows,) row r sees keys 0..positions[r].
         scale: multiplies the scores.
+        window: row r sees at most this many keys, those up to its own position; None: all of them.
 
     Returns:
         (rows, heads, head_dim).
@@ -242,7 +244,8 @@ def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, 
     length, kv_heads, _ = keys.shape
     grouped = q.reshape(rows, kv_heads, heads // kv_heads, head_dim)
     scores = np.einsum("rghd,lgd->rghl", grouped, keys, optimize=True) * scale
-    hidden = np.arange(length)[None, :] > np.asarray(positions, dtype=np.int64)[:, None]
+    behind = np.asarray(positions, dtype=np.int64)[:, None] - np.arange(length)[None, :]  # keys after a row's position are below 0
+    hidden = behind < 0 if window is None else (behind < 0) | (behind >= window)
     scores[np.broadcast_to(hidden[:, None, None, :], scores.shape)] = -np.inf
     weights = softmax(scores)
     out = np.einsum("rghl,lgd->rghd", weights, values, optimize=True)
@@ -267,8 +270,13 @@ def silu(x: Float64) -> Float64:
     return np.asarray(x * np.where(x >= 0, 1.0, exp) / (1.0 + exp))
 
 
-def silu_mul(gate: Float64, up: Float64) -> Float64:
-    return np.asarray(silu(gate) * up)
+def gelu_tanh(x: Float64) -> Float64:
+    """``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`` (Hendrycks and Gimpel, 2016)."""
+    return np.asarray(x / 2 * (1.0 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))))
+
+
+def gated_activation(kind: Activation, gate: Float64, up: Float64) -> Float64:
+    return np.asarray({"silu": silu, "gelu_tanh": gelu_tanh}[kind](gate) * up)
 
 
 # --- probabilities and sampling -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from swiftsure.errors import UnsupportedModelError
-from swiftsure.models import llama, qwen2, qwen3
+from swiftsure.models import gemma3, llama, qwen2, qwen3
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.model_file import ModelFile
 
@@ -26,7 +26,7 @@ def _first_paragraph(docstring: str | None) -> str:
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     module.NAME: Architecture(name=module.NAME, summary=_first_paragraph(module.__doc__), read_config=module.read_config)
-    for module in (llama, qwen2, qwen3)
+    for module in (gemma3, llama, qwen2, qwen3)
 }
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, fields
 
 from swiftsure.errors import ModelFileError
-from swiftsure.models.schedule import RopeStyle
+from swiftsure.models.schedule import Activation, RopeStyle
 
 # Far above any released model, far below what would overflow a 32-bit index or a sane allocation.
 MAX_LAYERS = 4096
@@ -50,6 +50,14 @@ class LayerConfig:
     score_scale: float  # multiplies the scores of attention
     qkv_bias: bool = False  # queries, keys and values have a bias each
     head_norms: bool = False  # each head of queries and keys is normalized before it rotates
+    window: int | None = None  # positions that attention sees, the row's own included; None: all up to its own
+    post_norms: bool = False  # what attention and feed-forward give is normed before it is added to the residual
+
+    def __post_init__(self) -> None:
+        if self.window is not None and not 1 <= self.window <= MAX_CONTEXT:
+            raise ModelFileError(f"sliding_window must be between 1 and {MAX_CONTEXT}, got {self.window}")
+        if not (math.isfinite(self.score_scale) and self.score_scale > 0):
+            raise ModelFileError(f"the scale of attention scores must be a positive number, got {self.score_scale}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +79,8 @@ class ModelConfig:
     context_length: int  # positions the model was made for
     rms_eps: float
     tied_head: bool  # the head is the embedding
+    activation: Activation = "silu"  # of the feed-forward's gate
+    embedding_scale: float = 1.0  # multiplies the rows of the embedding that are looked up
 
     def __post_init__(self) -> None:
         limits = {

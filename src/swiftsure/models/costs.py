@@ -9,6 +9,7 @@ from swiftsure.models.schedule import (
     AddBias,
     Attention,
     Embed,
+    GatedActivation,
     HeadNorm,
     Input,
     Matmul,
@@ -17,7 +18,6 @@ from swiftsure.models.schedule import (
     Rope,
     Schedule,
     SelectRows,
-    SiluMul,
     StoreKV,
 )
 from swiftsure.models.tensors import TensorSource
@@ -56,12 +56,18 @@ def pass_costs(
         if isinstance(op, Embed | StoreKV):  # a row of the table, a vector of the cache, for each row
             cost = replace(cost, weight_bytes=cost.weight_bytes * rows, kv_bytes=cost.kv_bytes * rows)
         elif isinstance(op, Attention):
-            cost = replace(cost, operations=cost.operations // positions)
-            times = rows * positions - rows * (rows - 1) // 2  # earlier rows see fewer positions
+            last = keys_seen(op, positions)
+            cost = replace(cost, operations=cost.operations // last, kv_bytes=cost.kv_bytes // last * min(positions, last + rows - 1))
+            times = sum(keys_seen(op, seen) for seen in range(positions - rows + 1, positions + 1))  # earlier rows see fewer positions
         elif rows == 0:
             cost = replace(cost, weight_bytes=0)
         costs.append(replace(cost, operations=cost.operations * times))
     return tuple(costs)
+
+
+def keys_seen(op: Attention, positions: int) -> int:
+    """How many of the positions up to its own the last of ``positions`` positions attends to."""
+    return positions if op.window is None else min(op.window, positions)
 
 
 def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_bits: int) -> StepCost:
@@ -70,12 +76,14 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_
     match op:
         case Embed():
             rows, columns = tensors.info(op.weight).shape
-            return _step("embed", (op.weight,), op.out, f"1 of {rows} x {columns}", tensors.info(op.weight).nbytes // rows, 0, columns)
+            row_bytes = tensors.info(op.weight).nbytes // rows
+            return _step("embed", (op.weight,), op.out, f"1 of {rows} x {columns}", row_bytes, 0, columns * (1 + (op.scale != 1.0)))
         case Input():
             return _step("input", ("features",), op.out, f"{width[op.out]}", 0, 0, 0)
         case RMSNorm():
             n = width[op.x]
-            return _step("rms_norm", (op.x, op.weight), op.out, f"{n}", tensors.info(op.weight).nbytes, 0, 4 * n)
+            out, added = (f"{op.out} +=", n) if op.accumulate else (op.out, 0)
+            return _step("rms_norm", (op.x, op.weight), out, f"{n}", tensors.info(op.weight).nbytes, 0, 4 * n + added)
         case Matmul():
             infos = [tensors.info(weight) for weight in op.weights]
             n, k = sum(info.shape[0] for info in infos), infos[0].shape[1]
@@ -96,12 +104,13 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_
             vectors = 2 * schedule.kv_heads
             return _step("store_kv", (op.x,), f"cache {op.layer}", f"{vectors} x {schedule.head_dim}", 0, vectors * vector_bytes, 0)
         case Attention():
-            read = 2 * schedule.kv_heads * vector_bytes * positions
-            work = 4 * op.heads * schedule.head_dim * positions
-            return _step("attention", (op.x, f"cache {op.layer}"), op.out, f"{op.heads} heads x {positions} keys", 0, read, work)
-        case SiluMul():
+            seen = keys_seen(op, positions)
+            read = 2 * schedule.kv_heads * vector_bytes * seen
+            work = 4 * op.heads * schedule.head_dim * seen
+            return _step("attention", (op.x, f"cache {op.layer}"), op.out, f"{op.heads} heads x {seen} keys", 0, read, work)
+        case GatedActivation():
             n = width[op.out]
-            return _step("silu_mul", (op.x,), op.out, f"{n}", 0, 0, 5 * n)
+            return _step("gated_activation", (op.x,), op.out, f"{n} {op.kind}", 0, 0, (5 if op.kind == "silu" else 9) * n)
         case SelectRows():
             return _step("select_rows", (op.x,), op.out, f"{width[op.x]}", 0, 0, 0)
 

@@ -31,7 +31,7 @@ from swiftsure.models.files import ModelFiles
 from swiftsure.models.gguf_writer import metadata_entry, write_gguf
 from swiftsure.models.model_file import ModelFile, open_model_file
 from swiftsure.models.quantize import QUANTIZED_TYPES, encoded_bytes, quantize_rows
-from swiftsure.models.schedule import Embed, Input, Matmul, Op, RMSNorm, Schedule, SelectRows, SiluMul
+from swiftsure.models.schedule import Embed, GatedActivation, Input, Matmul, Op, RMSNorm, Schedule, SelectRows
 from swiftsure.models.tensors import TensorInfo, TensorSource
 
 NAME = "swiftsure-draft-head"
@@ -85,7 +85,7 @@ class DraftHead:
             ops += [
                 RMSNorm(x="x", weight=f"{at}.norm.weight", out="normed", eps=config.norm_eps),
                 Matmul(x="normed", weights=(f"{at}.gate.weight", f"{at}.up.weight"), out="gate_up"),
-                SiluMul(x="gate_up", out="activated"),
+                GatedActivation(kind="silu", x="gate_up", out="activated"),
                 Matmul(x="activated", weights=(f"{at}.down.weight",), out="x", accumulate=True),
             ]
         ops += [

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 RopeStyle: TypeAlias = Literal["interleaved", "halves"]
+Activation: TypeAlias = Literal["silu", "gelu_tanh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embed:
-    """``out[row] = weight[token[row]]``."""
+    """``out[row] = weight[token[row]] * scale``; the scale is rounded to float32."""
 
     weight: str
     out: str
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +32,16 @@ class Input:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMSNorm:
-    """``out = x / sqrt(mean(x^2) + eps) * weight`` (Zhang and Sennrich, 2019)."""
+    """``out (+)= x / sqrt(mean(x^2) + eps) * weight`` (Zhang and Sennrich, 2019).
+
+    ``accumulate`` adds to what ``out`` holds (the residual).
+    """
 
     x: str
     weight: str
     out: str
     eps: float
+    accumulate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +106,10 @@ class StoreKV:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Causal grouped-query attention of the ``heads`` queries at column ``q_offset`` of ``x`` over the layer's cache."""
+    """Causal grouped-query attention of the ``heads`` queries at column ``q_offset`` of ``x`` over the layer's cache.
+
+    With a ``window`` position p sees the keys of positions above ``p - window`` only: at most ``window`` of them, its own included.
+    """
 
     x: str
     q_offset: int
@@ -108,12 +117,17 @@ class Attention:
     layer: int
     heads: int
     scale: float
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SiluMul:
-    """``out = silu(x[:, :width]) * x[:, width:]`` where x is (rows, 2 width)."""
+class GatedActivation:
+    """``out = kind(x[:, :width]) * x[:, width:]`` where x is (rows, 2 width).
 
+    "silu" is ``x * sigmoid(x)``; "gelu_tanh" is ``x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))``.
+    """
+
+    kind: Activation
     x: str
     out: str
 
@@ -126,7 +140,7 @@ class SelectRows:
     out: str
 
 
-Op: TypeAlias = Embed | Input | RMSNorm | Matmul | AddBias | HeadNorm | Rope | StoreKV | Attention | SiluMul | SelectRows
+Op: TypeAlias = Embed | Input | RMSNorm | Matmul | AddBias | HeadNorm | Rope | StoreKV | Attention | GatedActivation | SelectRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

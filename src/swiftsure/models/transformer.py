@@ -18,9 +18,11 @@ from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.config import MAX_ROPE_FACTOR, LayerConfig, ModelConfig, Rotation
 from swiftsure.models.model_file import ModelFile
 from swiftsure.models.schedule import (
+    Activation,
     AddBias,
     Attention,
     Embed,
+    GatedActivation,
     HeadNorm,
     Matmul,
     Op,
@@ -29,7 +31,6 @@ from swiftsure.models.schedule import (
     RopeStyle,
     Schedule,
     SelectRows,
-    SiluMul,
     StoreKV,
 )
 from swiftsure.models.tensors import EMBEDDING, HEAD, MATRIX_TYPES
@@ -37,6 +38,7 @@ from swiftsure.models.tensors import EMBEDDING, HEAD, MATRIX_TYPES
 VECTOR_TYPES = ("F32",)
 FINAL_NORM = "output_norm.weight"
 ROPE_FACTORS = "rope_freqs.weight"
+WINDOW = "attention.sliding_window"
 
 # Metadata keys below the architecture's name that the functions here read.
 _READ_KEYS = (
@@ -65,7 +67,7 @@ _UNDERSTOOD_VALUES: Mapping[str, tuple[object, ...]] = {
     "expert_used_count": (0,),
     "rope.scaling.type": ("none", "linear", "llama3"),
     "rope.scaling.attn_factor": (1.0,),
-    "attention.sliding_window": (0,),
+    WINDOW: (0,),
     "attention.causal": (True,),
     "use_parallel_residual": (False,),
     "tensor_data_layout": ("Meta AI original pth",),
@@ -177,7 +179,20 @@ def read_rope_factors(file: ModelFile, rotation: Rotation) -> Rotation:
     return replace(rotation, factors=tuple(a * b for a, b in zip(stored, stated, strict=True)))
 
 
-def read_model(file: ModelFile, architecture: str, *, head_dim: int, pattern: tuple[LayerConfig, ...]) -> ModelConfig:
+def read_window(file: ModelFile, architecture: str) -> int | None:
+    """The window of attention where it is the same in all layers; 0 is GGUF's word for none. Raises ModelFileError."""
+    return file.metadata.integer(f"{architecture}.{WINDOW}", 0) or None
+
+
+def read_model(
+    file: ModelFile,
+    architecture: str,
+    *,
+    head_dim: int,
+    pattern: tuple[LayerConfig, ...],
+    activation: Activation = "silu",
+    embedding_scale: float = 1.0,
+) -> ModelConfig:
     """The widths that all architectures state alike, around the layers of ``pattern``. Raises ModelFileError for impossible values."""
     meta = file.metadata
     vocab_size = file.info(EMBEDDING).shape[0]
@@ -198,6 +213,8 @@ def read_model(file: ModelFile, architecture: str, *, head_dim: int, pattern: tu
         context_length=meta.integer(f"{architecture}.context_length"),
         rms_eps=meta.number(f"{architecture}.attention.layer_norm_rms_epsilon"),
         tied_head=HEAD not in file,
+        activation=activation,
+        embedding_scale=embedding_scale,
     )
 
 
@@ -253,6 +270,8 @@ def _layer_shapes(config: ModelConfig, layer: LayerConfig) -> dict[str, tuple[in
         shapes |= {"attn_q.bias": (config.heads_width,), "attn_k.bias": (config.kv_width,), "attn_v.bias": (config.kv_width,)}
     if layer.head_norms:
         shapes |= {"attn_q_norm.weight": (config.head_dim,), "attn_k_norm.weight": (config.head_dim,)}
+    if layer.post_norms:
+        shapes |= {"post_attention_norm.weight": (hidden,), "post_ffw_norm.weight": (hidden,)}
     return shapes
 
 
@@ -264,6 +283,8 @@ def _known_extra(name: str) -> str:
         return " (a bias)"
     if re.search(r"_exps?\.|_inp\.", name):
         return " (mixture of experts)"
+    if name.startswith(("v.", "mm.")):
+        return " (a part for images; only text is computed)"
     return ""
 
 
@@ -272,7 +293,7 @@ def _known_extra(name: str) -> str:
 
 def write_schedule(config: ModelConfig) -> Schedule:
     """The static program of one pass."""
-    ops: list[Op] = [Embed(weight=EMBEDDING, out="residual")]
+    ops: list[Op] = [Embed(weight=EMBEDDING, out="residual", scale=config.embedding_scale)]
     for index in range(config.layers):
         ops += _attention_ops(config, index)
         ops += _feed_forward_ops(config, index)
@@ -281,11 +302,13 @@ def write_schedule(config: ModelConfig) -> Schedule:
         RMSNorm(x="selected", weight=FINAL_NORM, out="selected_normed", eps=config.rms_eps),
         Matmul(x="selected_normed", weights=(EMBEDDING if config.tied_head else HEAD,), out="logits"),
     ]
+    projected = {"projected": config.hidden} if any(layer.post_norms for layer in config.pattern) else {}
     return Schedule(
         ops=tuple(ops),
         buffers={
             "residual": config.hidden,
             "normed": config.hidden,
+            **projected,
             "qkv": config.heads_width + 2 * config.kv_width,
             "attended": config.heads_width,
             "gate_up": 2 * config.intermediate,
@@ -310,8 +333,8 @@ def _attention_ops(config: ModelConfig, index: int) -> list[Op]:
         Matmul(x="normed", weights=tuple(f"{block}.attn_{part}.weight" for part in "qkv"), out="qkv"),
         *_query_key_ops(config, layer, block),
         StoreKV(x="qkv", k_offset=config.heads_width, v_offset=config.heads_width + config.kv_width, layer=index),
-        Attention(x="qkv", q_offset=0, out="attended", layer=index, heads=config.heads, scale=layer.score_scale),
-        Matmul(x="attended", weights=(f"{block}.attn_output.weight",), out="residual", accumulate=True),
+        Attention(x="qkv", q_offset=0, out="attended", layer=index, heads=config.heads, scale=layer.score_scale, window=layer.window),
+        *_residual_ops(config, layer, "attended", f"{block}.attn_output.weight", f"{block}.post_attention_norm.weight"),
     ]
 
 
@@ -340,11 +363,21 @@ def _query_key_ops(config: ModelConfig, layer: LayerConfig, block: str) -> list[
     return ops
 
 
+def _residual_ops(config: ModelConfig, layer: LayerConfig, x: str, weight: str, post_norm: str) -> list[Op]:
+    """The last product of attention or feed-forward, added to the residual."""
+    if not layer.post_norms:
+        return [Matmul(x=x, weights=(weight,), out="residual", accumulate=True)]
+    return [
+        Matmul(x=x, weights=(weight,), out="projected"),
+        RMSNorm(x="projected", weight=post_norm, out="residual", eps=config.rms_eps, accumulate=True),
+    ]
+
+
 def _feed_forward_ops(config: ModelConfig, index: int) -> list[Op]:
-    block = f"blk.{index}"
+    block, layer = f"blk.{index}", config.layer(index)
     return [
         RMSNorm(x="residual", weight=f"{block}.ffn_norm.weight", out="normed", eps=config.rms_eps),
         Matmul(x="normed", weights=(f"{block}.ffn_gate.weight", f"{block}.ffn_up.weight"), out="gate_up"),
-        SiluMul(x="gate_up", out="activated"),
-        Matmul(x="activated", weights=(f"{block}.ffn_down.weight",), out="residual", accumulate=True),
+        GatedActivation(kind=config.activation, x="gate_up", out="activated"),
+        *_residual_ops(config, layer, "activated", f"{block}.ffn_down.weight", f"{block}.post_ffw_norm.weight"),
     ]

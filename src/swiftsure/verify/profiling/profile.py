@@ -22,7 +22,7 @@ from swiftsure.records.memory_wall import ReadBandwidth, combine, measure_read_b
 from swiftsure.records.run_record import RunRecord
 from swiftsure.verify.proving.builtin import RATE_LIMITER
 
-KINDS = ("embed+select", "norms+quantize", "qkv", "rope+cache", "attention", "o", "gate_up", "silu", "down", "head")
+KINDS = ("embed+select", "norms+quantize", "qkv", "rope+cache", "attention", "o", "gate_up", "activation", "down", "head")
 """The order of a token's way through the model; other kinds follow in the order of the schedule."""
 MEMORY, ARITHMETIC = "memory", "arithmetic"
 _PROBE_PASSES = 5
