@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tiny_models import TinyModel
+from tiny_vocabulary import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_vocabulary
 
 Stored = tuple[str, tuple[int, ...], bytes]  # dtype, shape, bytes
 
@@ -71,15 +72,23 @@ def tiny_folder(model: TinyModel, folder: Path, dtype: str = "BF16", *, norms: s
     return write_folder(folder, fields, tiny_tensors(model, dtype, norms=norms), shards=shards)
 
 
-def tokenizer_json(tokens: list[str], merges: list[str], special: tuple[str, ...]) -> str:
-    """``tokenizer.json`` of a byte-level BPE vocabulary as the tokenizers library writes it."""
+def tokenizer_files(tokens: list[str], merges: list[str], special: tuple[str, ...], template: str) -> dict[str, str]:
+    """What stands beside the weights: a byte-level BPE vocabulary that splits like SmolLM2's, as the tokenizers library writes it."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    vocabulary = {token: index for index, token in enumerate(tokens)}
     pairs = [tuple(merge.split(" ")) for merge in merges]
-    tokenizer = Tokenizer(models.BPE(vocabulary, pairs))  # type: ignore[arg-type]
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
-    text: str = tokenizer.to_str()
-    return text
+    made = Tokenizer(models.BPE({token: index for index, token in enumerate(tokens)}, pairs))  # type: ignore[arg-type]
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])  # type: ignore[assignment]
+    made.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    made.add_special_tokens([AddedToken(token, special=True) for token in special])
+    config = {"bos_token": special[1], "eos_token": special[2], "chat_template": template}
+    return {"tokenizer.json": made.to_str(), "tokenizer_config.json": json.dumps(config)}
+
+
+def whole_tiny_folder(model: TinyModel, folder: Path, dtype: str = "BF16", *, shards: int = 1) -> Path:
+    """A tiny model with the vocabulary and the chat template of its GGUF file."""
+    tiny_folder(model, folder, dtype, shards=shards)
+    for name, text in tokenizer_files(*byte_level_vocabulary(model.spec.vocab), SPECIAL_TOKENS, CHAT_TEMPLATE).items():
+        (folder / name).write_text(text)
+    return folder

@@ -20,7 +20,8 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         show_default=False,
-        help=f"A name of the catalogue, a .gguf file, or hf:ORG/NAME[@REVISION][/FILE]. Default: {DEFAULT_MODEL}.",
+        help="A name of the catalogue, a .gguf file, a folder with config.json and .safetensors files, or hf:ORG/NAME[@REVISION][/FILE]. "
+        f"Default: {DEFAULT_MODEL}.",
     ),
 ]
 ModelOption = Annotated[str | None, option("--model", "-m", metavar="MODEL", section=MODEL, help="The same as the argument.")]
