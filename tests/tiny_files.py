@@ -54,7 +54,7 @@ def huggingface_config(spec: TinySpec) -> dict[str, Any]:
         "rope_theta": spec.rope_theta,
         "rms_norm_eps": spec.rms_eps,
         "tie_word_embeddings": spec.tied,
-        "hidden_act": "silu",
+        **({} if "hidden_activation" in spec.kind.config else {"hidden_act": "silu"}),
         "bos_token_id": 1,
         "eos_token_id": 2,
         "torch_dtype": "float32",

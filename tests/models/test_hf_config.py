@@ -29,6 +29,13 @@ LLAMA_3_2 = {
     },
     "tie_word_embeddings": True, "torch_dtype": "bfloat16", "transformers_version": "4.45.0.dev0", "use_cache": True, "vocab_size": 128256,
 }  # fmt: skip
+MISTRAL = {
+    "architectures": ["MistralForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096,
+    "initializer_range": 0.02, "intermediate_size": 14336, "max_position_embeddings": 32768, "model_type": "mistral",
+    "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+    "sliding_window": 4096, "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.34.0.dev0",
+    "use_cache": True, "vocab_size": 32000,
+}  # fmt: skip
 QWEN2_5 = {
     "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643, "eos_token_id": 151645, "hidden_act": "silu",
     "hidden_size": 896, "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 21,
@@ -43,6 +50,16 @@ QWEN3 = {
     "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": None,
     "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": True, "torch_dtype": "bfloat16",
     "transformers_version": "4.51.0", "use_cache": True, "use_sliding_window": False, "vocab_size": 151936,
+}  # fmt: skip
+GEMMA_3 = {
+    "_sliding_window_pattern": 6, "architectures": ["Gemma3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+    "attn_logit_softcapping": None, "bos_token_id": 2, "eos_token_id": 1, "final_logit_softcapping": None, "head_dim": 256,
+    "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 640, "initializer_range": 0.02, "intermediate_size": 2048,
+    "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 3, "max_position_embeddings": 32768, "model_type": "gemma3_text",
+    "num_attention_heads": 4, "num_hidden_layers": 18, "num_key_value_heads": 1, "pad_token_id": 0, "query_pre_attn_scalar": 256,
+    "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000.0, "rope_scaling": None, "rope_theta": 1000000.0, "sliding_window": 512,
+    "torch_dtype": "bfloat16", "transformers_version": "4.55.0.dev0", "use_bidirectional_attention": False, "use_cache": True,
+    "vocab_size": 262144,
 }  # fmt: skip
 
 
@@ -104,3 +121,63 @@ def test_what_a_family_does_not_compute_is_refused_by_name(config: dict[str, Any
     with pytest.raises(kind) as caught:
         translate(config)
     assert words in str(caught.value)
+
+
+def test_a_released_mistral_has_its_window_and_null_says_there_is_none() -> None:
+    expected = widths(32, 32768, 4096, 14336, 32, 8, 128, 1e-5, 32000) | {"rope.freq_base": 10000.0}
+    assert own(MISTRAL) == expected | {"attention.sliding_window": 4096}
+    assert own(MISTRAL | {"sliding_window": None}) == expected
+    silent = {key: value for key, value in MISTRAL.items() if key != "sliding_window"}
+    with pytest.raises(ModelFileError, match="sliding_window is missing; null says that there is none"):
+        translate(silent)
+
+
+def test_a_released_gemma_3_is_understood_in_old_and_new_words() -> None:
+    expected = widths(18, 32768, 640, 2048, 4, 1, 256, 1e-6, 262144)
+    expected |= {"rope.freq_base": 1e6, "attention.sliding_window": 512, "attention.scale": 1 / 16}
+    assert own(GEMMA_3) == expected
+    assert translate(GEMMA_3).tied
+    rope = {"full_attention": {"rope_type": "default", "rope_theta": 1e6}, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    new = {key: value for key, value in GEMMA_3.items() if key not in ("rope_theta", "rope_local_base_freq", "rope_scaling")}
+    assert own(new | {"rope_parameters": rope}) == expected
+    scaled = own(GEMMA_3 | {"rope_scaling": {"factor": 8.0, "rope_type": "linear"}})
+    assert scaled == expected | {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "words"),
+    [
+        ({"final_logit_softcapping": 30.0}, UnsupportedModelError, "final_logit_softcapping = 30.0"),
+        ({"use_bidirectional_attention": True}, UnsupportedModelError, "use_bidirectional_attention = True"),
+        (
+            {"layer_types": ["full_attention", "sliding_attention"] * 9},
+            UnsupportedModelError,
+            "sliding_attention some times, then full",
+        ),
+        ({"query_pre_attn_scalar": 0}, ModelFileError, "query_pre_attn_scalar must be above 0, got 0"),
+        ({"layer_types": ["sliding_attention"] * 5}, ModelFileError, "layer_types names 5 layers of 18"),
+        ({"sliding_window": None}, ModelFileError, "sliding_window is missing"),
+        ({"hidden_activation": "gelu"}, UnsupportedModelError, "hidden_activation = 'gelu'"),
+        ({"rope_parameters": {"full_attention": {}, "other": {}}}, UnsupportedModelError, "rope_parameters.other"),
+        ({"model_type": "gemma3"}, UnsupportedModelError, "model_type 'gemma3' is not supported"),
+    ],
+)
+def test_a_gemma_3_that_is_not_computed_is_refused_by_name(fields: dict[str, Any], kind: type[ModelError], words: str) -> None:
+    with pytest.raises(kind) as caught:
+        translate(GEMMA_3 | fields)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "period"),
+    [
+        ({}, None),
+        ({"layer_types": None, "_sliding_window_pattern": 3}, 3),
+        ({"layer_types": None, "_sliding_window_pattern": None, "sliding_window_pattern": 9}, 9),
+        ({"layer_types": ["full_attention"] * 18}, 1),
+        ({"layer_types": ["sliding_attention", "full_attention"] * 9}, 2),
+        ({"layer_types": ["sliding_attention"] * 18}, 19),
+    ],
+)
+def test_the_layers_that_see_everything_come_once_a_period(fields: dict[str, Any], period: int | None) -> None:
+    assert own(GEMMA_3 | fields).get("attention.sliding_window_pattern") == period

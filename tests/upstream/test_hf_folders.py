@@ -33,6 +33,14 @@ LLAMA3 = {
     "original_max_position_embeddings": 64,
 }
 LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+NEAR = {"rope_type": "default", "rope_theta": 5000.0}
+
+GEMMA3 = {
+    "head_dim": 32,
+    "query_pre_attn_scalar": 48,
+    "sliding_window": 60,
+    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +65,17 @@ CASES = {
     "llama, linear": Case(model_type="llama", config_class="LlamaConfig", config={"rope_parameters": LINEAR}),
     "qwen2": Case(model_type="qwen2", config_class="Qwen2Config"),
     "qwen2, tied, bfloat16": Case(model_type="qwen2", config_class="Qwen2Config", config={"tie_word_embeddings": True}, dtype="bfloat16"),
+    "mistral": Case(model_type="mistral", config_class="MistralConfig", config={"sliding_window": 100}),
+    "mistral without a window, bfloat16": Case(
+        model_type="mistral", config_class="MistralConfig", config={"sliding_window": None}, dtype="bfloat16"
+    ),
+    "gemma 3": Case(model_type="gemma3_text", config_class="Gemma3TextConfig", config=GEMMA3),
+    "gemma 3, bfloat16, global layers scaled": Case(
+        model_type="gemma3_text",
+        config_class="Gemma3TextConfig",
+        config=GEMMA3 | {"rope_parameters": {"full_attention": LINEAR, "sliding_attention": NEAR}},
+        dtype="bfloat16",
+    ),
     "qwen3, bfloat16": Case(model_type="qwen3", config_class="Qwen3Config", config={"head_dim": 32}, dtype="bfloat16"),
 }
 WIDTHS = {
