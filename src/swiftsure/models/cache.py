@@ -8,7 +8,7 @@ Layout under ``SWIFTSURE_HOME`` (default ``~/.cache/swiftsure``)::
     calibration/<key>.json     costs of rows by model and machine (see engine/calibration.py)
     packed/                    weights as the kernels stream them, bounded in size (see engine/packed_store.py)
     licences/<name>.json       which terms were agreed to, and when (see models/licences.py)
-    hub/                       files from the Hugging Face hub
+    hub/<org>--<name>/         what files of the Hugging Face hub were, by commit; they lie in the hub's own cache (see models/hub.py)
 """
 
 from __future__ import annotations

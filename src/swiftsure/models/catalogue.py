@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from swiftsure.errors import DigestError, ModelNotFoundError, UnsupportedModelError, UsageError
+from swiftsure.errors import DigestError, ModelNotFoundError, UsageError
 from swiftsure.models import cache
 from swiftsure.models.cache import Progress
 from swiftsure.models.files import FileStamp, ModelFiles, WheelMember
@@ -260,11 +260,21 @@ def _resolve_hub(name: str, offline: bool, progress: Progress | None) -> ModelFi
         raise UsageError(f"a hub name must read hf:org/name[@revision][/file.gguf], got '{name}'")
     from swiftsure.models.hub import fetch
 
-    repo, revision, file = match["repo"], match["revision"], match["file"]
-    path, commit, pinned = fetch(repo, revision, file, folder=cache.home() / "hub", offline=offline)
-    sha256, stamp = cache.digest_of(path, progress)
-    if pinned is not None and sha256 != pinned:
-        raise DigestError(f"{path}: SHA-256 must be {pinned} as the hub states, got {sha256}")
-    if path.suffix != ".gguf":
-        raise UnsupportedModelError(f"{path}: only GGUF files are supported")
-    return ModelFiles(name=f"hf:{repo}/{path.name}", path=path, sha256=sha256, source=f"hf:{repo}", version=commit, stamp=stamp)
+    found = fetch(match["repo"], match["revision"], match["file"], offline=offline, progress=progress)
+    if found.path.is_dir():
+        from swiftsure.models.folder_pins import resolve_folder
+
+        folder = resolve_folder(found.path, progress)
+        found.check(folder.file_sha256 or {})
+        return replace(folder, name=f"hf:{found.repo}", source=found.source, version=found.commit, licence=found.licence)
+    sha256, stamp = cache.digest_of(found.path, progress)
+    found.check({found.names[0]: sha256})
+    return ModelFiles(
+        name=f"hf:{found.repo}/{found.path.name}",
+        path=found.path,
+        sha256=sha256,
+        source=found.source,
+        version=found.commit,
+        licence=found.licence,
+        stamp=stamp,
+    )

