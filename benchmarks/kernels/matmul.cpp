@@ -4,9 +4,10 @@
 //   build/bench/bench_matmul [--isa NAME,NAME] [--threads 2] [--repeats 20] [--rows 1,2,4,8] [--model smollm2|gemma3] [--cases pass,head]
 //       [--types file,R4,R8]
 //
-// Every repeat runs each instruction set and packed type (`file`: the types that the model's file has) at each number of rows once, in turn, so that a busy machine slows all of them alike; medians are printed. GB/s counts the packed weights that a
-// pass reads once, GOP/s two operations per weight and row. `x1` is the time over that of the first number of rows, `speed` the median of
-// the first variant's time over this one's, pair by pair. Quantizing the activations is not part of the time.
+// Every repeat runs each instruction set and packed type (`file`: the types that the model's file has) at each number of rows once, in
+// turn, so that a busy machine slows all of them alike; medians are printed. GB/s counts the packed weights that a pass reads once, GOP/s
+// two operations per weight and row. `x1` is the time over that of the first number of rows, `speed` the median of the first variant's time
+// over this one's, pair by pair. Quantizing the activations is not part of the time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -107,7 +108,8 @@ Options parse(int argc, char** argv) {
         else if (name == "--repeats")
             options.repeats = static_cast<int>(positive(name, value));
         else if (name == "--model") {
-            const auto found = std::find_if(kModels.begin(), kModels.end(), [&](const Model& model) { return model.name == std::string(value); });
+            const auto found =
+                std::find_if(kModels.begin(), kModels.end(), [&](const Model& model) { return model.name == std::string(value); });
             if (found == kModels.end()) usage(std::string("--model knows smollm2 and gemma3, got ") + value);
             options.model = *found;
         } else if (name == "--rows") {
@@ -270,7 +272,8 @@ double run_once(const Variant& variant, const Matrices& matrices, int threads, f
 void report(const Options& options, const Case& item, std::mt19937_64& random) {
     if (!options.cases.empty() && std::find(options.cases.begin(), options.cases.end(), item.name) == options.cases.end()) return;
     std::vector<Variant> all = variants(options, random);
-    std::vector<float> out(static_cast<size_t>(*std::max_element(options.rows.begin(), options.rows.end())) * static_cast<size_t>(options.model.head.n));
+    std::vector<float> out(static_cast<size_t>(*std::max_element(options.rows.begin(), options.rows.end())) *
+                           static_cast<size_t>(options.model.head.n));
     const size_t sizes = options.rows.size();
     for (int repeat = -1; repeat < options.repeats; ++repeat)
         for (size_t i = 0; i < sizes; ++i)

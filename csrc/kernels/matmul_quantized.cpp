@@ -110,15 +110,15 @@ void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, i
             break;
     }
     if constexpr (max_rows(type) > 4) switch (rows) {
-        case 5:
-            return tile<type, 5>(w, x, strip, row, prefetch, out);
-        case 6:
-            return tile<type, 6>(w, x, strip, row, prefetch, out);
-        case 7:
-            return tile<type, 7>(w, x, strip, row, prefetch, out);
-        default:
-            return tile<type, 8>(w, x, strip, row, prefetch, out);
-    }
+            case 5:
+                return tile<type, 5>(w, x, strip, row, prefetch, out);
+            case 6:
+                return tile<type, 6>(w, x, strip, row, prefetch, out);
+            case 7:
+                return tile<type, 7>(w, x, strip, row, prefetch, out);
+            default:
+                return tile<type, 8>(w, x, strip, row, prefetch, out);
+        }
 }
 
 // Rows [row, x.rows) of one strip.
