@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from hostile_files.bombs import BOMBS
 from hostile_files.handmade import CASES, file_of, sentences
 from hostile_files.inputs import HostileInput, make_input, sound_files
 from hostile_files.opening import open_wholly
@@ -55,6 +56,16 @@ def test_lie_is_refused_with_exactly_its_sentence(tmp_path: Path, case: str) -> 
     outcome, sentence = judge(caught.value, stages[-1], path)
     assert outcome == "refused", sentence
     assert f"{type(caught.value).__name__}: {sentence}" == sentences()[case]
+
+
+@pytest.mark.skipif(SANITIZED, reason="a sanitizer reserves terabytes of address space")
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_large_file_is_refused_within_twice_its_size_and_64_mb(tmp_path: Path, bomb: str) -> None:
+    make, words = BOMBS[bomb]
+    data = make()
+    [result] = run(lambda number: HostileInput(number, bomb, data), open_wholly, [0], workers=1)
+    assert result.outcome == "refused", result.sentence
+    assert words in result.sentence
 
 
 def test_sound_files_run_to_the_end(tmp_path: Path) -> None:

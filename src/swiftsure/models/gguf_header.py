@@ -28,6 +28,13 @@ MAX_NAME_BYTES = 65535  # of a metadata key or a tensor name
 MAX_STRINGS = 1 << 22  # in one array; the largest vocabularies have 2**18
 MAX_ARRAY_DEPTH = 3
 
+# Memory that a parsed header may take beside the file: as much as the file's size and this. Small entries cost many times their bytes.
+FREE_BYTES = 32 << 20
+_ENTRY_BYTES = 512  # of a metadata entry without its key and value: dictionary entries, numbers, tuples
+_ARRAY_BYTES = 256
+_SPAN_BYTES = 16
+_TENSOR_BYTES = 1024
+
 # Type ids of metadata values.
 _BOOL, _STRING, _ARRAY = 7, 8, 9
 _SCALARS: dict[int, tuple[str, str]] = {  # id -> (struct format, NumPy dtype)
@@ -148,13 +155,20 @@ class Header:
 class _Cursor:
     """A position in the file that cannot leave it."""
 
-    __slots__ = ("data", "end", "pos", "section")
+    __slots__ = ("budget", "data", "end", "pos", "section")
 
     def __init__(self, data: memoryview) -> None:
         self.data = data
         self.end = len(data)
         self.pos = 0
         self.section = "header"
+        self.budget = self.end + FREE_BYTES
+
+    def charge(self, nbytes: int) -> None:
+        """Accounts for memory before it is taken."""
+        self.budget -= nbytes
+        if self.budget < 0:
+            raise self.fail(f"what the header lists would take more than {self.end + FREE_BYTES} bytes of memory, in a file of {self.end}")
 
     def fail(self, fault: str) -> ModelFileError:
         return ModelFileError(f"{self.section}: {fault}")
@@ -181,12 +195,14 @@ class _Cursor:
         if limit is not None and not 1 <= length <= limit:
             raise self.fail(f"{what} must be 1 to {limit} bytes long, got {length}")
         self.need(length, what)
-        raw = bytes(self.data[self.pos : self.pos + length])
-        self.pos += length
-        try:
-            return raw.decode()
-        except UnicodeDecodeError:
-            raise self.fail(f"{what} is not UTF-8: {raw[:80]!r}") from None
+        with self.data[self.pos : self.pos + length] as raw:
+            # One character beyond Latin-1 makes all of a string's characters wide.
+            self.charge(length if length > _ENTRY_BYTES and np.frombuffer(raw, np.uint8).max() < 0x80 else 4 * length)
+            self.pos += length
+            try:
+                return str(raw, "utf-8")
+            except UnicodeDecodeError:
+                raise self.fail(f"{what} is not UTF-8: {bytes(raw[:80])!r}") from None
 
 
 def parse_header(data: memoryview) -> Header:
@@ -224,6 +240,7 @@ def _read_metadata(at: _Cursor, count: int) -> tuple[dict[str, Value], dict[str,
     metadata: dict[str, Value] = {}
     spans: dict[str, tuple[int, int]] = {}
     for index in range(count):
+        at.charge(_ENTRY_BYTES)
         start = at.pos
         at.section = f"metadata entry {index + 1} of {count}"
         key = at.text("key", MAX_NAME_BYTES)
@@ -253,6 +270,7 @@ def _read_value(at: _Cursor, key: str, kind: int, depth: int) -> Value:
 def _read_array(at: _Cursor, key: str, depth: int) -> Value:
     if depth > MAX_ARRAY_DEPTH:
         raise at.fail(f"arrays are nested more than {MAX_ARRAY_DEPTH} deep")
+    at.charge(_ARRAY_BYTES)
     kind = at.u32("array type")
     count = at.u64("array length")
     if kind == _STRING:
@@ -265,12 +283,13 @@ def _read_array(at: _Cursor, key: str, depth: int) -> Value:
         raise at.fail(f"array type {kind} is none of GGUF's")
     dtype = np.dtype(_SCALARS[kind][1])
     at.need(count * dtype.itemsize, f"an array of {count} values")
+    at.charge(count * dtype.itemsize)
     values = np.frombuffer(at.data, dtype, count, at.pos).copy()
     at.pos += values.nbytes
     if kind == _BOOL:
         if values.size and values.max() > 1:
             raise at.fail(f"a boolean must be 0 or 1, got {values.max()}")
-        return values.astype(np.bool_)
+        return values.view(np.bool_)
     return values
 
 
@@ -278,6 +297,7 @@ def _read_strings(at: _Cursor, key: str, count: int) -> StringArray:
     """Walks the lengths only: the one loop over a vocabulary that opening a model pays for."""
     if count * 8 > at.end - at.pos or count > MAX_STRINGS:
         raise at.fail(f"an array of {count} strings is more than the file can hold or this reader takes ({MAX_STRINGS})")
+    at.charge(count * _SPAN_BYTES)
     data, end, first = at.data, at.end, at.pos
     pos = first
     read_length = struct.Struct("<Q").unpack_from
@@ -295,6 +315,7 @@ def _read_strings(at: _Cursor, key: str, count: int) -> StringArray:
         pos += length
         note(pos - first)
     at.pos = pos
+    at.charge(pos - first)
     return StringArray(key, bytes(data[first:pos]), spans)
 
 
@@ -309,6 +330,7 @@ def _read_tensor_table(at: _Cursor, count: int) -> list[TensorEntry]:
     """Offsets still count from the start of the data."""
     entries: dict[str, TensorEntry] = {}
     for index in range(count):
+        at.charge(_TENSOR_BYTES)
         at.section = f"tensor {index + 1} of {count}"
         name = at.text("name", MAX_NAME_BYTES)
         at.section = f"tensor '{name}'"

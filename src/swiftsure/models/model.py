@@ -58,10 +58,11 @@ class Model:
     def _build_tokenizer(self) -> Tokenizer:
         if isinstance(self._file, HFFolder):
             return Tokenizer.from_folder(self._file.path, rows=self.config.vocab_size)
-        tokenizer = Tokenizer.from_gguf(self._file.metadata)
-        if tokenizer.vocab_size != self.config.vocab_size:
-            raise ModelFileError(f"the vocabulary has {tokenizer.vocab_size} tokens, but the embedding {self.config.vocab_size} rows")
-        return tokenizer
+        if "tokenizer.ggml.tokens" in self._file.metadata:  # before anything is built of a vocabulary of any size
+            size = len(self._file.metadata.strings("tokenizer.ggml.tokens"))
+            if size != self.config.vocab_size:
+                raise ModelFileError(f"the vocabulary has {size} tokens, but the embedding {self.config.vocab_size} rows")
+        return Tokenizer.from_gguf(self._file.metadata)
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
