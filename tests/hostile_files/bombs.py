@@ -31,7 +31,7 @@ def many_nested_arrays() -> bytes:
 
 
 def many_empty_strings() -> bytes:
-    return _header([pair("bomb%d" % i, ARRAY, u32(STRING) + u64(_MANY) + bytes(8 * _MANY)) for i in range(3)])
+    return _header([pair(f"bomb{i}", ARRAY, u32(STRING) + u64(_MANY) + bytes(8 * _MANY)) for i in range(3)])
 
 
 def one_wide_character() -> bytes:
