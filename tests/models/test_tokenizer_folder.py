@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Library
 
 from hard_texts import TEXTS
-from hf_folders import tiny_folder, tokenizer_json
+from hf_folders import whole_tiny_folder
 from swiftsure.engine.text import TextAssembler
 from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.catalogue import resolve
 from swiftsure.models.model import Model, open_model
 from swiftsure.models.tokenizer import Tokenizer
 from tiny_models import TinyModel, TinySpec
-from tiny_vocabulary import SPECIAL_TOKENS, byte_level_vocabulary
 from tokenizer_folders import KINDS, write_folder
 
 # What a kind does to text before it merges, on purpose, so that decoding cannot give the text back.
@@ -312,14 +311,7 @@ class TestModels:
     @pytest.fixture
     def both(self, tmp_path: Path) -> Iterator[tuple[Model, Model]]:
         spec = TinySpec(vocab=340)
-        tokens, merges = byte_level_vocabulary(spec.vocab)
-        made = json.loads(tokenizer_json(tokens, merges, SPECIAL_TOKENS))
-        made["pre_tokenizer"] = {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "Digits", "individual_digits": True}, made["pre_tokenizer"]],
-        }
-        folder = tiny_folder(TinyModel(spec), tmp_path / "folder")
-        (folder / "tokenizer.json").write_text(json.dumps(made))
+        folder = whole_tiny_folder(TinyModel(spec), tmp_path / "folder")
         with open_model(resolve(TinyModel(spec).write_gguf(tmp_path / "tiny.gguf"))) as file, open_model(resolve(folder)) as opened:
             yield file, opened
 
@@ -336,6 +328,6 @@ class TestModels:
 
     def test_a_token_with_another_meaning_is_found(self, both: tuple[Model, Model]) -> None:
         file, folder = both
-        path = folder.files.path / "tokenizer.json"
-        path.write_text(path.read_text().replace('"<|im_end|>"', '"<|im_stop|>"'))
+        for path in folder.files.path.glob("tokenizer*.json"):
+            path.write_text(path.read_text().replace('"<|im_end|>"', '"<|im_stop|>"'))
         assert file.vocabulary_difference(folder) == "token 2 is '<|im_end|>' in one and '<|im_stop|>' in the other"
