@@ -26,13 +26,14 @@ def test_logits_on_prose_agree_with_transformers(upstream_python: str, figures: 
     prose = resources.files("swiftsure.verify").joinpath("data", "harbour.txt").read_text(encoding="utf-8")
     with open_model(files) as model:
         # Without the token that starts a text, Gemma computes with far larger numbers than it was made for.
-        ids = np.array([model.tokenizer.bos_id, *model.tokenizer.encode(prose, special=False)][:TOKENS], np.int32)
+        assert model.tokenizer.bos_id is not None
+        ids = [model.tokenizer.bos_id, *model.tokenizer.encode(prose, special=False)][:TOKENS]
     try:
         with run_transformers(gguf=files.path, prompts=[ids[:1]], forced=[[*ids[1:], 0]], threads=1, python=upstream_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
-    ours = rows_of_file(files.path, ids)
+    ours = rows_of_file(files.path, np.array(ids, np.int32))
     largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
     figures.append(f"upstream, gemma-3-270m: largest logit difference {largest / spread:.3%} of the standard deviation, {len(ids)} tokens")
     assert len(ids) == TOKENS
