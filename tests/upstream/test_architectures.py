@@ -10,23 +10,17 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from our_rows import rows_of_model
 
-from swiftsure import kernels
-from swiftsure.engine.backend import RowBatch
-from swiftsure.engine.cpu import CPUBackend
 from swiftsure.errors import NotActiveError
 from swiftsure.kernels import reference as ref
 from swiftsure.models.architectures import ARCHITECTURES
-from swiftsure.models.files import ModelFiles
-from swiftsure.models.model import open_model
 from swiftsure.verify.upstream.agreement import run_transformers
 from tiny_architectures import ROPE_FACTORS
 from tiny_files import huggingface_name
 from tiny_models import TinyModel, TinySpec, spec_of_architecture
 
 TOKENS = 600
-BLOCKS = 20
 
 SPECS = {
     "llama": spec_of_architecture("llama", seed=11, type="F32"),
@@ -50,25 +44,6 @@ def test_every_architecture_is_among_the_models_compared() -> None:
     assert {spec.architecture for spec in SPECS.values()} == set(ARCHITECTURES)
 
 
-def rows_of_file(path: Path, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
-    with open_model(ModelFiles(name="tiny", path=path, sha256="", source="path")) as model:
-        backend = CPUBackend(
-            model.schedule(),
-            model.tensors,
-            isa=kernels.resolve_isa(None),
-            threads=2,
-            kv_blocks=BLOCKS,
-            max_rows=TOKENS,
-            max_logit_rows=TOKENS,
-        )
-        every = np.arange(len(tokens), dtype=np.int32)
-        tables = np.arange(BLOCKS, dtype=np.int32)[None, :]
-        batch = RowBatch(tokens=tokens, positions=every, sequences=np.zeros_like(every), block_tables=tables, logit_rows=every)
-        rows = backend.run(batch).copy()
-        backend.close()
-        return rows
-
-
 @pytest.mark.upstream
 @pytest.mark.parametrize("name", SPECS)
 def test_logits_agree_with_transformers(name: str, tmp_path: Path, upstream_python: str, figures: list[str]) -> None:
@@ -80,7 +55,7 @@ def test_logits_agree_with_transformers(name: str, tmp_path: Path, upstream_pyth
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
-    ours = rows_of_file(model.write_gguf(tmp_path / "tiny.gguf"), tokens)
+    ours = rows_of_model(model.write_gguf(tmp_path / "tiny.gguf"), tokens)
     largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
     figures.append(
         f"upstream, architectures ({name}): largest logit difference {largest / spread:.3%} of the standard deviation, "

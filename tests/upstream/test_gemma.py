@@ -6,7 +6,7 @@ from importlib import resources
 
 import numpy as np
 import pytest
-from test_architectures import rows_of_file
+from our_rows import rows_of_model
 
 from swiftsure.errors import ModelError, NotActiveError
 from swiftsure.models.catalogue import resolve
@@ -33,7 +33,7 @@ def test_logits_on_prose_agree_with_transformers(upstream_python: str, figures: 
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
-    ours = rows_of_file(files.path, np.array(ids, np.int32))
+    ours = rows_of_model(files.path, np.array(ids, np.int32))
     largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
     figures.append(f"upstream, gemma-3-270m: largest logit difference {largest / spread:.3%} of the standard deviation, {len(ids)} tokens")
     assert len(ids) == TOKENS

@@ -10,20 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from our_rows import rows_of_model
 
-from swiftsure import kernels
-from swiftsure.engine.backend import RowBatch
-from swiftsure.engine.cpu import CPUBackend
 from swiftsure.errors import NotActiveError
-from swiftsure.models.catalogue import resolve
 from swiftsure.models.hf_families import FAMILIES
-from swiftsure.models.model import open_model
 from swiftsure.verify.upstream.agreement import run_transformers
 
 pytestmark = pytest.mark.upstream
 
-TOKENS, BLOCKS, VOCAB = 400, 16, 300  # beyond one span of attention and beyond scaled and windowed contexts
+TOKENS, VOCAB = 400, 300  # beyond one span of attention and beyond scaled and windowed contexts
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 500000.0,
@@ -119,25 +114,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory, upstream_python: str) -> d
     return made
 
 
-def our_rows(folder: Path, tokens: NDArray[np.int32]) -> NDArray[np.float32]:
-    with open_model(resolve(folder)) as model:
-        backend = CPUBackend(
-            model.schedule(),
-            model.tensors,
-            isa=kernels.resolve_isa(None),
-            threads=2,
-            kv_blocks=BLOCKS,
-            max_rows=TOKENS,
-            max_logit_rows=TOKENS,
-        )
-        every = np.arange(len(tokens), dtype=np.int32)
-        tables = np.arange(BLOCKS, dtype=np.int32)[None, :]
-        batch = RowBatch(tokens=tokens, positions=every, sequences=np.zeros_like(every), block_tables=tables, logit_rows=every)
-        rows = backend.run(batch).copy()
-        backend.close()
-        return rows
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_a_saved_folder_gives_the_logits_of_transformers(
     name: str, folders: dict[str, Path], tmp_path: Path, upstream_python: str, figures: list[str], monkeypatch: pytest.MonkeyPatch
@@ -152,7 +128,7 @@ def test_a_saved_folder_gives_the_logits_of_transformers(
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
-    ours = our_rows(folder, tokens)
+    ours = rows_of_model(folder, tokens)
     largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
     figures.append(f"upstream, folder ({name}): largest logit difference {largest / spread:.3%} of the standard deviation of logits")
     assert ours.shape == theirs.shape

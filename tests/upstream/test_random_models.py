@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from our_rows import rows_of_weights
 
-from swiftsure import kernels
-from swiftsure.engine.backend import RowBatch
-from swiftsure.engine.cpu import CPUBackend
 from swiftsure.errors import NotActiveError
 from swiftsure.kernels import reference as ref
 from swiftsure.verify.upstream.agreement import measure_upstream, run_transformers
@@ -28,18 +26,6 @@ SPECS = {
 }
 
 
-def our_rows(model: TinyModel, tokens: np.ndarray) -> np.ndarray:
-    backend = CPUBackend(
-        model.schedule, model.source(), isa=kernels.resolve_isa(None), threads=2, kv_blocks=10, max_rows=TOKENS, max_logit_rows=TOKENS
-    )
-    every = np.arange(len(tokens), dtype=np.int32)
-    tables = np.arange(10, dtype=np.int32)[None, :]
-    batch = RowBatch(tokens=tokens, positions=every, sequences=np.zeros_like(every), block_tables=tables, logit_rows=every)
-    rows = backend.run(batch).copy()
-    backend.close()
-    return rows
-
-
 @pytest.mark.parametrize("name", SPECS)
 def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upstream_python: str, figures: list[str]) -> None:
     model = TinyModel(SPECS[name])
@@ -50,7 +36,7 @@ def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upst
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
-    ours = our_rows(model, tokens)
+    ours = rows_of_weights(model.schedule, model.source(), tokens)
     largest, spread = float(np.max(np.abs(ours - theirs))), float(theirs.std())
     figures.append(f"upstream, random model ({name}): largest logit difference {largest:.2g}, standard deviation of logits {spread:.2g}")
     assert ours.shape == theirs.shape
