@@ -110,7 +110,7 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_
             return _step("attention", (op.x, f"cache {op.layer}"), op.out, f"{op.heads} heads x {seen} keys", 0, read, work)
         case GatedActivation():
             n = width[op.out]
-            return _step("gated_activation", (op.x,), op.out, f"{n} {op.kind}", 0, 0, (5 if op.kind == "silu" else 9) * n)
+            return _step("activation", (op.x,), op.out, f"{n} {op.kind}", 0, 0, (5 if op.kind == "silu" else 9) * n)
         case SelectRows():
             return _step("select_rows", (op.x,), op.out, f"{width[op.x]}", 0, 0, 0)
 
