@@ -150,7 +150,9 @@ class Worker:
     def score(self, *, text: str, tokens: int, logits: str) -> dict[str, Any]:
         """Logits of every position of the first ``tokens`` tokens of a text, or of as many as it and the context have, to a file."""
         llm = self._llm
-        ids = list(llm.model.tokenizer.encode(text, special=False))[: min(tokens, llm.context)]
+        tokenizer = llm.model.tokenizer
+        # With what the vocabulary puts before every text: models that were trained so are not themselves without it.
+        ids = [*tokenizer.prefix_ids, *tokenizer.encode(text, special=False)][: min(tokens, llm.context)]
         file = LogitsFile(Path(logits))
         try:
             llm.score(ids, file.append)
