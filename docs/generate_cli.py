@@ -8,6 +8,8 @@ import os
 import sys
 from pathlib import Path
 
+from generated import write_or_check
+
 from swiftsure.cli import main
 
 PAGE = Path(__file__).with_name("cli.md")
@@ -50,15 +52,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def run(arguments: list[str]) -> int:
-    if "--check" not in arguments:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print("docs/cli.md is not what the commands print: run python docs/generate_cli.py", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(
+        write_or_check(PAGE, page(), sys.argv[1:], stale="docs/cli.md is not what the commands print: run python docs/generate_cli.py")
+    )

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from generated import write_or_check
+
 from swiftsure.verify.proving import words
 
 ROOT = Path(__file__).parents[1]
@@ -136,19 +138,13 @@ def interval(ratio: dict[str, Any]) -> str:
     return f"{ratio['ratio']:.2f}x ({ratio['low']:.2f} to {ratio['high']:.2f})"
 
 
-def run(arguments: list[str]) -> int:
-    before = README.read_text(encoding="utf-8")
-    head, _, rest = before.partition(BEGIN)
+def readme() -> str:
+    """README with the section between the two marks renewed."""
+    head, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
     _, _, tail = rest.partition(END)
-    after = head + BEGIN + figures() + END + tail
-    if "--check" not in arguments:
-        README.write_text(after, encoding="utf-8")
-        return 0
-    if before == after:
-        return 0
-    print("README's figures are not those of benchmarks/results: run python docs/generate_figures.py", file=sys.stderr)
-    return 1
+    return head + BEGIN + figures() + END + tail
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    stale = "README's figures are not those of benchmarks/results: run python docs/generate_figures.py"
+    sys.exit(write_or_check(README, readme(), sys.argv[1:], stale=stale))

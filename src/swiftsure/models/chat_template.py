@@ -124,7 +124,7 @@ class ChatTemplate:
         if chat.tools is not None and TOOL_USE in self.sources:
             return self.sources[TOOL_USE]
         if DEFAULT not in self.sources:
-            raise TemplateError(quotable(f"the model has no default chat template, only {', '.join(sorted(self.sources))}"))
+            raise TemplateError(f"the model has no default chat template, only {', '.join(sorted(self.sources))}")
         return self.sources[DEFAULT]
 
     def _check_read(self, source: str, chat: Conversation) -> None:
@@ -176,7 +176,7 @@ class ChatTemplate:
             with self._lock:
                 return self._ask_child(request)
         except RenderError as error:
-            raise TemplateError(quotable(f"the chat template refused or failed: {error}")) from None
+            raise TemplateError(f"the chat template refused or failed: {error}") from None
 
     def _ask_child(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._child is None:
