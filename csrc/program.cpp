@@ -183,7 +183,7 @@ std::vector<Program::Piece> Program::pieces() const {
         [](const HeadNorm&) { return "head_norm"; },
         [](const Rope&) { return "rope"; },
         [](const StoreKV&) { return "store_kv"; },
-        [](const Gated&) { return "gated_activation"; },
+        [](const Gated&) { return "activation"; },
         [](const Select&) { return "select_rows"; },
         [](const Quantize&) { return "quantize"; },
         [](const QuantizeRow&) { return "quantize"; },

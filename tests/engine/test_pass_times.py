@@ -21,7 +21,7 @@ LAYER = [
     "rms_norm",
     "quantize",
     "matmul",
-    "gated_activation",
+    "activation",
     "quantize",
 ]
 NAMES = ["embed", *["rms_norm", "quantize", *LAYER, "matmul"] * 2, "select_rows", "rms_norm", "quantize", "matmul"]

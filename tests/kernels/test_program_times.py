@@ -21,7 +21,7 @@ PIECES = [
     (6, "rms_norm"),
     (6, "quantize"),
     (7, "matmul"),
-    (8, "gated_activation"),
+    (8, "activation"),
     (8, "quantize"),
     (9, "matmul"),
     (10, "select_rows"),
