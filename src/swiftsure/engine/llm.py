@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from swiftsure.engine.memory import MemoryPlan
 from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduler import Tier
 from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from swiftsure.models.model import Model
 
 Sampling = SamplingParams | Sequence[SamplingParams] | None
+MAX_CHOICES = 2**31
 Callbacks = LogitsCallback | Sequence[LogitsCallback | None] | None
 
 
@@ -145,6 +147,40 @@ class LLM:
             self._check_open()
             return Stream(self._engine, self._lock, self._engine.add(request))
 
+    def submit(
+        self,
+        prompt_ids: Sequence[int] | NDArray[np.integer[Any]],
+        *,
+        sampling: SamplingParams | None = None,
+        choice: int = 0,
+        tier: Tier = "standard",
+        on_logits: LogitsCallback | None = None,
+    ) -> Running:
+        """Queues a request and returns at once; no pass is run. For callers that run passes themselves, with :meth:`step`.
+
+        ``choice`` keys the noise of sampling beside the seed: one prompt, several answers. What comes back is changed by passes only: see
+        :class:`~swiftsure.engine.request.Sequence` for what may be read, and :meth:`cancel` to end it. An error of the request itself (its
+        callback's, or too few key-value blocks) is in its ``error`` once it is finished, never raised by ``step``.
+
+        Raises UsageError and ContextLengthError before anything is queued.
+        """
+        asked = perf_counter()
+        if isinstance(prompt_ids, str) or (isinstance(prompt_ids, Sequence) and any(isinstance(id_, Mapping) for id_ in prompt_ids[:1])):
+            raise UsageError("submit takes token ids, got text or messages")
+        request = self._request(prompt_ids, _params(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier)
+        with self._lock:
+            self._check_open()
+            return self._engine.add(request)
+
+    def step(self) -> bool:
+        """Runs one pass over what is queued and running, whoever queued it; False once there is nothing left to do.
+
+        Raises what the back end or an interrupt raises; the requests of that pass end as ``cancelled`` and all others go on.
+        """
+        with self._lock:
+            self._check_open()
+            return self._engine.step()
+
     def logits(self, token_ids: Sequence[int] | NDArray[np.integer[Any]]) -> NDArray[np.float32]:
         """Logits of every position: float32 ``(len(token_ids), vocab_size)``. Each row is computed, none comes from a cache.
 
@@ -167,10 +203,14 @@ class LLM:
             self._check_open()
             self._engine.score(ids, on_rows)
 
-    def cancel(self) -> None:
-        """Ends every request in flight before the next pass, with finish reason ``cancelled``. From any thread."""
+    def cancel(self, submitted: Running | None = None) -> None:
+        """Ends what :meth:`submit` returned, or every request in flight, before the next pass, with finish reason ``cancelled``. From any
+        thread."""
         with self._lock:
-            self._engine.cancel_all()
+            if submitted is not None:
+                self._engine.cancel(submitted)
+            else:
+                self._engine.cancel_all()
 
     # --- state ------------------------------------------------------------------------------------------------------------
 
@@ -268,13 +308,35 @@ class LLM:
             raise
         return results
 
-    def _request(self, prompt: Any, params: SamplingParams, on_logits: LogitsCallback | None, chat: ChatFields, asked: float) -> Request:
+    def _request(
+        self,
+        prompt: Any,
+        params: SamplingParams,
+        on_logits: LogitsCallback | None,
+        chat: ChatFields,
+        asked: float,
+        *,
+        choice: int = 0,
+        tier: Tier = "standard",
+    ) -> Request:
         params.check_vocabulary(self.backend.vocab_size)
         if on_logits is not None and not callable(on_logits):
             raise UsageError(f"on_logits must be callable with (position, row), got {on_logits!r}")
+        if isinstance(choice, bool) or not isinstance(choice, int) or not 0 <= choice < MAX_CHOICES:
+            raise UsageError(f"choice must be an integer from 0 to {MAX_CHOICES - 1}, got {choice!r}")
+        if tier not in get_args(Tier):
+            raise UsageError(f"tier must be {' or '.join(get_args(Tier))}, got {tier!r}")
         start = perf_counter()
         ids = prompt_ids(self.model, prompt, context=self.memory.context, chat=chat)
-        return Request(prompt_ids=ids, sampling=params.resolved(), on_logits=on_logits, arrived_s=asked, tokenize_s=perf_counter() - start)
+        return Request(
+            prompt_ids=ids,
+            sampling=params.resolved(),
+            choice=choice,
+            tier=tier,
+            on_logits=on_logits,
+            arrived_s=asked,
+            tokenize_s=perf_counter() - start,
+        )
 
     def _check_open(self) -> None:
         if self._closed:

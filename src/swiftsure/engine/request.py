@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from swiftsure.engine.drafting.source import Draft
 from swiftsure.engine.kv_blocks import BlockTable
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.speculation import Acceptance
 from swiftsure.engine.text import TextAssembler
 
@@ -48,6 +49,7 @@ class Request:
     prompt_ids: NDArray[np.int32]  # (prompt tokens,), at least one
     sampling: SamplingParams
     choice: int = 0  # keys the noise of sampling beside the seed, so that one prompt can have several answers
+    tier: Tier = "standard"
     on_logits: LogitsCallback | None = None
     arrived_s: float = 0.0  # perf_counter when the caller asked
     tokenize_s: float = 0.0
@@ -131,7 +133,11 @@ class State(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class Sequence:
-    """The running state of one request. Only the engine changes it."""
+    """The running state of one request. Only the engine changes it.
+
+    Whoever drives passes reads ``finished``, ``finish_reason`` and ``error``, fetches new text with ``take_pieces``, finds the tokens so
+    far in ``token_ids`` and the whole result in ``generation()``; setting ``cancel_requested`` ends the request before the next pass.
+    """
 
     key: int
     request: Request
@@ -169,6 +175,12 @@ class Sequence:
         return self.length - self.prompt_length
 
     @property
+    def token_ids(self) -> list[int]:
+        """The tokens generated so far."""
+        ids: list[int] = self.ids[self.prompt_length : self.length].tolist()
+        return ids
+
+    @property
     def finished(self) -> bool:
         return self.state is State.FINISHED
 
@@ -192,7 +204,7 @@ class Sequence:
         request = self.request
         return Generation(
             text=self.assembler.text,
-            token_ids=tuple(self.ids[self.prompt_length : self.length].tolist()),
+            token_ids=tuple(self.token_ids),
             prompt_ids=tuple(request.prompt_ids.tolist()),
             finish_reason=self.finish_reason or "cancelled",
             sampling=request.sampling,

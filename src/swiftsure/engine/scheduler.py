@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Tier: TypeAlias = Literal["standard", "priority"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
