@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 import typer.main
 
-from swiftsure.cli import check, gate, models, profile, prove, quantize, run, verify
+from swiftsure.cli import check, gate, models, profile, prove, quantize, run, serve, verify
 from swiftsure.cli.framework import BrokenPipe, CommandGroup, Interrupted, PlainCommand
 from swiftsure.errors import NotActiveError, SwiftsureError
 
@@ -41,6 +41,7 @@ def swiftsure(
 
 
 app.command("run", cls=PlainCommand)(run.run)
+app.command("serve", cls=PlainCommand)(serve.serve)
 app.command("prove", cls=PlainCommand)(prove.prove)
 app.add_typer(verify.app, name="verify")
 app.command("gate", cls=PlainCommand)(gate.gate)

@@ -23,7 +23,7 @@ class TokenBytes(Protocol):
 class TextAssembler:
     """``push`` tokens, get text that can no longer change. ``stopped`` turns true with the first stop string, which is left out."""
 
-    __slots__ = ("_decoder", "_held", "_pieces", "_special", "_stop", "_tokenizer", "stopped")
+    __slots__ = ("_decoder", "_held", "_pieces", "_special", "_stop", "_tokenizer", "stop_string", "stopped")
 
     def __init__(self, tokenizer: TokenBytes, stop: tuple[str, ...] = ()) -> None:
         self._tokenizer = tokenizer
@@ -33,6 +33,7 @@ class TextAssembler:
         self._held = ""  # the longest tail that may still become a stop string
         self._pieces: list[str] = []
         self.stopped = False
+        self.stop_string: str | None = None  # the one that ended the text
 
     @property
     def text(self) -> str:
@@ -63,11 +64,12 @@ class TextAssembler:
             self._pieces.append(new)
             return new
         text = self._held + new
-        starts = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
-        if starts:
+        found = [(at, stop) for stop in self._stop if (at := text.find(stop)) >= 0]
+        if found:
+            at, self.stop_string = min(found, key=lambda place: place[0])
             self.stopped = True
             self._held = ""
-            piece = text[: min(starts)]
+            piece = text[:at]
         else:
             keep = _partial_stop(text, self._stop)
             piece, self._held = text[: len(text) - keep], text[len(text) - keep :]

@@ -1,0 +1,1 @@
+"""Swiftsure's server beside other engines' servers: the same model, prompts, lengths and machine, alternating in one run."""

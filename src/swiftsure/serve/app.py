@@ -1,0 +1,65 @@
+"""The web application: routes, keys, limits of size, and how an error becomes an answer."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from swiftsure import __version__
+from swiftsure.errors import SwiftsureError
+from swiftsure.serve.apis import errors as wire_errors
+from swiftsure.serve.apis import health, native
+from swiftsure.serve.limits import BodyLimit
+from swiftsure.serve.problems import Problem, problem_of
+from swiftsure.serve.service import Service
+
+Router = Callable[[Service], APIRouter]
+
+ROUTERS: tuple[Router, ...] = (health.router, native.router)
+"""One for each interface; each is handed the service and owns its paths."""
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application over a service that is started already, and stopped by whoever started it."""
+    app = FastAPI(title="Swiftsure", version=__version__, redoc_url=None)
+    for router in ROUTERS:
+        app.include_router(router(service))
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(SwiftsureError, _failed)
+    app.add_exception_handler(Exception, _failed)
+    app.add_middleware(BodyLimit, most_bytes=service.settings.max_body_bytes)
+    return app
+
+
+def problem_response(request: Request, problem: Problem) -> Response:
+    """In the shape of the interface that the path belongs to."""
+    return JSONResponse(wire_errors.body_for(request.url.path, problem), problem.status, headers=problem.headers)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    problem = problem_of(error)
+    if problem.status == 500:
+        traceback.print_exception(error, file=sys.stderr)
+    return problem_response(request, problem)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    """A body that is no JSON, or a field of the wrong type: the first fault, with its place."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = f"{place}: {first['msg']}" if place else str(first["msg"])
+    return problem_response(request, Problem(status=400, kind="invalid_request", message=message, param=place or None))
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = "not_found" if error.status_code == 404 else "invalid_request"
+    return problem_response(request, Problem(status=error.status_code, kind=kind, message=str(error.detail)))

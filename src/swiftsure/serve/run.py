@@ -1,0 +1,66 @@
+"""One server from start to end: load, listen, drain, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from types import FrameType
+
+import uvicorn
+
+from swiftsure.serve.app import create_app
+from swiftsure.serve.service import Service
+from swiftsure.serve.settings import ServeSettings
+
+
+class _Server(uvicorn.Server):
+    """Refuses new requests from the first signal on, while those under way end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.draining = True
+        self.force_exit = self.should_exit and sig == signal.SIGINT  # the second Ctrl-C does not wait
+        self.should_exit = True
+
+    async def startup(self, sockets: object = None) -> None:
+        await super().startup(sockets)  # type: ignore[arg-type]  # None or what uvicorn itself passes on
+        if self.started:
+            for listener in self.servers:
+                for sock in listener.sockets:
+                    host, port = sock.getsockname()[:2]
+                    print(f"LISTENING url=http://{host}:{port}", file=sys.stderr, flush=True)
+
+
+async def serve(settings: ServeSettings) -> None:
+    """Loads the models, prints their ACTIVE lines, listens until SIGTERM or SIGINT, drains and stops.
+
+    Raises what a load raises, before anything listens, and OSError where the address cannot be had.
+    """
+    service = Service(settings)
+    await service.start()
+    try:
+        for model in service.models:
+            facts = model.facts
+            print(facts.active_line, file=sys.stderr, flush=True)
+            for note in facts.notes:
+                print(f"note: {note}", file=sys.stderr, flush=True)
+        config = uvicorn.Config(
+            create_app(service),
+            host=settings.host,
+            port=settings.port,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+            ws="websockets-sansio",
+        )
+        await _Server(config, service).serve()
+    finally:
+        await service.stop()
+
+
+def run(settings: ServeSettings) -> None:
+    asyncio.run(serve(settings))

@@ -1,0 +1,192 @@
+"""The models of a server by name: text to token ids, admission, and submission to an engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from time import time
+from typing import TYPE_CHECKING, Unpack
+
+from swiftsure.engine.inputs import ChatFields, Prompt, prompt_ids
+from swiftsure.engine.sampling import SamplingParams
+from swiftsure.serve.admission import Lane
+from swiftsure.serve.engine_process.client import Answer, EngineProcess
+from swiftsure.serve.jobs import TIERS, EngineFacts, Job, Tier
+from swiftsure.serve.problems import KeyRefusedError, UnavailableError, UnknownModelError
+from swiftsure.serve.settings import ApiKey, ModelSettings, ServeSettings
+
+if TYPE_CHECKING:
+    from swiftsure.models.model import Model
+
+_TOKENIZER_THREADS = 2
+
+
+class ServedModel:
+    """One model: its words on this side, its weights in an engine process."""
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        server: ServeSettings,
+        threads: ThreadPoolExecutor,
+        on_end: Callable[[ServedModel, Answer], None],
+    ) -> None:
+        self.name = settings.name
+        self.settings = settings
+        self.created = int(time())
+        self.engine = EngineProcess(
+            {"model": settings.source, "mode": settings.mode, **settings.load},
+            on_end=self._left,
+            note=lambda text: print(f"{settings.name}: {text}", file=sys.stderr, flush=True),
+        )
+        self.lanes: Mapping[Tier, Lane] = {tier: Lane(tier, server.lane(tier)) for tier in TIERS}
+        self._server = server
+        self._threads = threads
+        self._on_end = on_end
+        self._model: Model | None = None
+
+    @property
+    def model(self) -> Model:
+        """Tokenizer and template. Raises UnavailableError before the model is open."""
+        if self._model is None:
+            raise UnavailableError(f"model {self.name} is not ready: {self.engine.reason}")
+        return self._model
+
+    @property
+    def facts(self) -> EngineFacts:
+        if self.engine.facts is None:
+            raise UnavailableError(f"model {self.name} is not ready: {self.engine.reason}")
+        return self.engine.facts
+
+    async def start(self) -> None:
+        """Loads the engine, and opens the same file here. Raises what :func:`swiftsure.load` raises."""
+        facts = await self.engine.start()
+        self._model = await asyncio.get_running_loop().run_in_executor(self._threads, self._open, facts.weights_sha256)
+
+    def _open(self, sha256: str) -> Model:
+        from swiftsure.errors import DigestError
+        from swiftsure.models.catalogue import resolve
+        from swiftsure.models.model import open_model
+
+        model = open_model(resolve(self.settings.source, offline=bool(self.settings.load.get("offline"))))
+        if model.files.sha256 != sha256:
+            model.close()
+            raise DigestError(f"{model.files.path} changed while it was loaded: the engine read {sha256}, now it is {model.files.sha256}")
+        model.tokenizer  # noqa: B018  (built now, not under the first request)
+        model.chat_template  # noqa: B018
+        return model
+
+    async def encode(self, prompt: Prompt, **chat: Unpack[ChatFields]) -> tuple[int, ...]:
+        """Token ids of text, chat messages or ids, checked against vocabulary and context; see :func:`swiftsure.engine.inputs.prompt_ids`.
+
+        Raises UsageError, TemplateError and ContextLengthError. Runs on a thread: a long text or a slow template stops nobody else.
+        """
+        model, context = self.model, self.facts.context
+
+        def encode() -> tuple[int, ...]:
+            return tuple(prompt_ids(model, prompt, context=context, chat=chat).tolist())
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, encode)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return self.model.tokenizer.token_bytes(token_id)
+
+    def submit(
+        self,
+        prompt_ids: Sequence[int],
+        sampling: SamplingParams,
+        *,
+        tier: Tier = "standard",
+        choice: int = 0,
+        deadline_s: float | None = None,
+    ) -> Answer:
+        """Admits and submits one answer. Raises UsageError for a biased token that does not exist, BusyError and UnavailableError."""
+        facts = self.facts
+        sampling.check_vocabulary(facts.vocab_size)
+        most = max(1, min(sampling.max_tokens, facts.context - len(prompt_ids)))
+        job = Job(
+            prompt_ids=tuple(prompt_ids),
+            sampling=replace(sampling.resolved(), max_tokens=most),
+            choice=choice,
+            tier=tier,
+            deadline_s=min(deadline_s or self._server.deadline_s, self._server.deadline_s),
+        )
+        lane = self.lanes[tier]
+        lane.enter(job)
+        try:
+            return self.engine.submit(job)
+        except BaseException:
+            lane.leave(job)
+            raise
+
+    def _left(self, answer: Answer) -> None:
+        self.lanes[answer.job.tier].leave(answer.job)
+        self._on_end(self, answer)
+
+    async def stop(self, *, drain_s: float) -> None:
+        await self.engine.stop(drain_s=drain_s)
+        if self._model is not None:
+            self._model.close()
+
+
+class Service:
+    """Everything that the interfaces need. ``listeners`` see each answer once it has ended: metrics, audit."""
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        self.listeners: list[Callable[[ServedModel, Answer], None]] = []
+        self.draining = False
+        self._threads = ThreadPoolExecutor(_TOKENIZER_THREADS, thread_name_prefix="text")
+        self._models = {model.name: ServedModel(model, settings, self._threads, self._ended) for model in settings.models}
+
+    @property
+    def models(self) -> tuple[ServedModel, ...]:
+        return tuple(self._models.values())
+
+    def model(self, name: str | None) -> ServedModel:
+        """By the name that a client wrote; None is the first. Raises UnknownModelError and, while the server drains, UnavailableError."""
+        if self.draining:
+            raise UnavailableError("the server stops and takes no new requests")
+        if name is None:
+            return self.models[0]
+        try:
+            return self._models[name]
+        except KeyError:
+            raise UnknownModelError(f"no model {name!r} is served here; served: {', '.join(self._models)}") from None
+
+    @property
+    def unready(self) -> str | None:
+        """Why requests would be refused now; None where they would not."""
+        if self.draining:
+            return "the server stops"
+        return next((f"{model.name}: {model.engine.reason}" for model in self.models if model.engine.state != "ready"), None)
+
+    @staticmethod
+    def check_tier(key: ApiKey | None, tier: Tier) -> None:
+        """Raises KeyRefusedError where the key may not use the tier."""
+        if key is not None and tier not in key.tiers:
+            raise KeyRefusedError(f"key {key.name!r} may use {', '.join(sorted(key.tiers))}, not the {tier} tier", status=403)
+
+    async def start(self) -> None:
+        """Loads every model. Raises what the first one that fails raises; none stays behind."""
+        try:
+            for model in self.models:
+                await model.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Refuses new requests, lets those under way end within ``drain_s``, then ends the engines."""
+        self.draining = True
+        await asyncio.gather(*(model.stop(drain_s=self.settings.drain_s) for model in self.models))
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _ended(self, model: ServedModel, answer: Answer) -> None:
+        for listener in self.listeners:
+            with contextlib.suppress(Exception):  # a listener that fails must not take the answer with it
+                listener(model, answer)

@@ -1,0 +1,105 @@
+"""What a server is set to. Values are checked once, here; every message states the rule and the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from swiftsure.errors import UsageError
+from swiftsure.serve.jobs import TIERS, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSettings:
+    """One model to serve: ``name`` is what clients write in ``model``, ``load`` the keywords of :func:`swiftsure.load`."""
+
+    name: str
+    source: str
+    mode: str
+    load: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneLimits:
+    """What may be under way in a tier, waiting included: requests, and tokens that they can come to."""
+
+    requests: int
+    tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("requests", "tokens"):
+            value = getattr(self, name)
+            if value < 1:
+                raise UsageError(f"the limit of {name} must be at least 1, got {value}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Price per million tokens of the standard tier; priority costs ``multiple`` times as much."""
+
+    input: float = 0.0
+    output: float = 0.0
+    multiple: float = 6.0
+
+    def __post_init__(self) -> None:
+        for name in ("input", "output", "multiple"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise UsageError(f"a price must be at least 0, got {name}={value}")
+
+    def cost(self, *, prompt_tokens: int, output_tokens: int, tier: Tier) -> float:
+        """In the currency of the prices."""
+        plain = (prompt_tokens * self.input + output_tokens * self.output) / 1e6
+        return plain * (self.multiple if tier == "priority" else 1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKey:
+    """A key by the SHA-256 of its text, and the tiers that it may use."""
+
+    name: str
+    sha256: bytes
+    tiers: frozenset[Tier] = frozenset(TIERS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """Everything that a server is started with.
+
+    keys: empty lets everyone in, which only a loopback address may. deadline_s: most seconds of a request, waiting included.
+    max_body_bytes: of a request. priority_rows, priority_slack: see engine/scheduler.py. drain_s: how long running answers may
+    go on after SIGTERM. log_prompts: whether logs may hold what users wrote. digests: whether each answer carries its token-chain digest.
+    """
+
+    models: tuple[ModelSettings, ...]
+    host: str = "127.0.0.1"
+    port: int = 8000
+    standard: LaneLimits = LaneLimits(requests=256, tokens=1_000_000)
+    priority: LaneLimits = LaneLimits(requests=8, tokens=100_000)
+    priority_rows: int = 4
+    priority_slack: float = 0.1
+    prices: Prices = Prices()
+    keys: tuple[ApiKey, ...] = ()
+    deadline_s: float = 600.0
+    max_body_bytes: int = 16 * 2**20
+    drain_s: float = 30.0
+    log_prompts: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise UsageError("a server needs at least one model")
+        names = [model.name for model in self.models]
+        for name in names:
+            if names.count(name) > 1:
+                raise UsageError(f"two models are served under the name {name!r}; give them names of their own with NAME=MODEL")
+        if not 0 <= self.port <= 65_535:
+            raise UsageError(f"a port must be between 0 and 65535, got {self.port}")
+        for name, low in (("deadline_s", 0.0), ("drain_s", 0.0), ("max_body_bytes", 1024)):
+            value = getattr(self, name)
+            if not low <= value < math.inf or (name == "deadline_s" and value == 0):
+                raise UsageError(f"{name} must be a number of at least {low:g}, got {value}")
+
+    def lane(self, tier: Tier) -> LaneLimits:
+        return self.priority if tier == "priority" else self.standard
