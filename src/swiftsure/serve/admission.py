@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from swiftsure.serve.jobs import Job, Tier
+from swiftsure.engine.scheduler import Tier
+from swiftsure.serve.jobs import Job
 from swiftsure.serve.problems import BusyError
 from swiftsure.serve.settings import LaneLimits
 

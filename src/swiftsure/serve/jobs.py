@@ -8,8 +8,8 @@ from typing import Any, Literal, TypeAlias
 
 from swiftsure.engine.request import TokenLogprob
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduler import Tier
 
-Tier: TypeAlias = Literal["standard", "priority"]
 TIERS: tuple[Tier, ...] = ("standard", "priority")
 
 JobEnd: TypeAlias = Literal["stop", "length", "cancelled", "deadline"]

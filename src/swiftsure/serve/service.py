@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Unpack
 
 from swiftsure.engine.inputs import ChatFields, Prompt, prompt_ids
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduler import Tier
 from swiftsure.serve.admission import Lane
 from swiftsure.serve.engine_process.client import Answer, EngineProcess
-from swiftsure.serve.jobs import TIERS, EngineFacts, Job, Tier
+from swiftsure.serve.jobs import TIERS, EngineFacts, Job
 from swiftsure.serve.problems import KeyRefusedError, UnavailableError, UnknownModelError
 from swiftsure.serve.settings import ApiKey, ModelSettings, ServeSettings
 

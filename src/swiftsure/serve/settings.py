@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from swiftsure.engine.scheduler import Tier
 from swiftsure.errors import UsageError
-from swiftsure.serve.jobs import TIERS, Tier
+from swiftsure.serve.jobs import TIERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,7 +116,7 @@ class EngineLoop:
     def _submit(self, message: dict[str, Any]) -> None:
         try:
             job = job_from_wire(message["job"])
-            sequence = self._llm.submit(np.array(job.prompt_ids, np.int32), sampling=job.sampling, choice=job.choice, tier=job.tier)
+            sequence = self._llm.submit(np.array(job.prompt_ids, np.int64), sampling=job.sampling, choice=job.choice, tier=job.tier)
         except Exception as error:
             self._tell_failure(message["id"], error)
             return
@@ -195,10 +195,8 @@ class EngineLoop:
         now = monotonic()
         if now >= self._next_snapshot or not self._live:
             self._next_snapshot = now + _SNAPSHOT_S
-            self._channel.send({"kind": "snapshot", "engine": asdict(self._llm.snapshot()), "levers": self._levers()})
-
-    def _levers(self) -> dict[str, Any]:
-        return dict(self._llm.activation.to_dict()["levers"])
+            activation = self._llm.activation.to_dict()
+            self._channel.send({"kind": "snapshot", "engine": activation["passes"], "levers": activation["levers"]})
 
 
 def serve_engine(connection: socket.socket, load: Load) -> int:
