@@ -21,6 +21,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 MODELS = ("", "-gemma-3-270m")  # as the names of the results end
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
 
+_MOST_REASON = 120  # characters
+
 
 def figures() -> str:
     """The section between the two marks."""
@@ -92,10 +94,16 @@ def peers_section(result: dict[str, Any]) -> str:
     left_out = []
     for one in result["contenders"]:
         if one["medians"] is None:
-            left_out.append(f"{one['name']}: {one['reason']}.")
+            left_out.append(f"{one['name']}: {_short(one['reason'])}.")
             continue
         lines.append("| " + " | ".join([one["name"], *peer_cells(one, base, speculates=one["plain"] in names)]) + " |")
     return "\n".join([*lines, *([""] if left_out else []), *left_out]) + "\n"
+
+
+def _short(reason: str) -> str:
+    """Its first line, as far as a reader follows it: engines fail with whole commands and traces, which the record keeps."""
+    line = reason.strip().splitlines()[0].rstrip(".:")
+    return line if len(line) <= _MOST_REASON else f"{line[:_MOST_REASON].rsplit(' ', 1)[0]} ..."
 
 
 def peer_cells(one: dict[str, Any], base: str, *, speculates: bool) -> list[str]:
