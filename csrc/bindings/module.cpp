@@ -6,5 +6,6 @@ NB_MODULE(_core, m) {
     swiftsure::register_matmul(m);
     swiftsure::register_program(m);
     swiftsure::register_sampling(m);
+    swiftsure::register_digest(m);
     swiftsure::register_bandwidth(m);
 }

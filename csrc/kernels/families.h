@@ -46,6 +46,8 @@ double log_sum_exp(const float* logits, int64_t vocab);
 void philox_words(const uint32_t* counter, const uint32_t* key, uint32_t* out);
 void gumbel_of_words(const uint32_t* words, int64_t count, float* noise, float* bound);
 
+void hash_row(const float* row, int64_t count, uint32_t* out);
+
 int64_t integer_peak(int64_t rounds);
 int64_t float_peak(int64_t rounds);
 

@@ -38,6 +38,7 @@ const KernelTable& kernel_table() {
         .log_sum_exp = log_sum_exp,
         .philox_words = philox_words,
         .gumbel_of_words = gumbel_of_words,
+        .hash_row = hash_row,
         .integer_peak = integer_peak,
         .float_peak = float_peak,
     };

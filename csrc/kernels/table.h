@@ -97,6 +97,10 @@ struct KernelTable {
     void (*philox_words)(const uint32_t* counter, const uint32_t* key, uint32_t* out);  // 4, 2, 4 words
     void (*gumbel_of_words)(const uint32_t* words, int64_t count, float* noise, float* bound);
 
+    // --- digest.cpp -------------------------------------------------------------------------------------------------------
+    // 128 bits of all bits of a row of `count` floats: any changed bit changes them. Four words.
+    void (*hash_row)(const float* row, int64_t count, uint32_t* out);
+
     // --- peak.cpp ---------------------------------------------------------------------------------------------------------
     // The additions and multiplications done in `rounds` rounds on registers: products of integers as dot products of digits take them
     // (8 bits with VNNI and tiles, a digit a product; 16 bits elsewhere), and float fma.

@@ -70,6 +70,14 @@ def test_json_holds_tokens_timing_seed_and_log_probabilities(swiftsure: Run, tin
     assert result["finish_reason"] in ("stop", "length")
 
 
+def test_the_digest_in_json_and_record_is_the_same_in_either_mode(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
+    digest = json.loads(answer(swiftsure, tiny, "--json", "--seed", "3", "--temperature", "0.9"))["digest"]
+    assert re.fullmatch("sw1:[0-9a-f]{64}", digest)
+    answer(swiftsure, tiny, "--mode", "exact", "--seed", "3", "--temperature", "0.9", "--record", str(tmp_path / "run.json"))
+    assert json.loads((tmp_path / "run.json").read_text())["results"]["digest"] == digest
+    assert json.loads(answer(swiftsure, tiny, "--json", "--raw"))["digest"] != digest
+
+
 def test_the_prompt_may_come_from_a_file_or_from_standard_input(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "prompt.txt").write_text(PROMPT + "\n")
     from_file = swiftsure("run", tiny, "--prompt-file", tmp_path / "prompt.txt", "--max-tokens", "24").out

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from swiftsure.engine.activation import lever_states
 from swiftsure.engine.backend import RowBatch
+from swiftsure.engine.compiled import chain_starter
 from swiftsure.engine.drafting.lookup import Lookup
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.llm import LLM
@@ -231,6 +232,7 @@ def make_engine(backend: FakeBackend | None = None, *, levers: Collection[str] =
         make_sampler=FakeSampler,
         sources=(Lookup(FakeDrafter),),
         describe=describe,
+        start_chain=chain_starter(numerics=FakeBackend.numerics, weights_sha256="0" * 64, isa="portable"),
     )
     engine.drafting.policy.cost = StillCost()
     return engine
@@ -259,7 +261,9 @@ def make_llm(backend: FakeBackend | None = None, *, levers: Collection[str] = ()
 
 def request(prompt: Sequence[int], **fields: Any) -> Request:
     on_logits = fields.pop("on_logits", None)
-    return Request(prompt_ids=np.array(prompt, np.int32), sampling=SamplingParams.of(fields).resolved(), on_logits=on_logits, arrived_s=0.0)
+    digest = fields.pop("digest", False)
+    sampling = SamplingParams.of(fields).resolved()
+    return Request(prompt_ids=np.array(prompt, np.int32), sampling=sampling, on_logits=on_logits, digest=digest)
 
 
 def run_all(engine: Engine, requests: Sequence[Request]) -> list[Running]:

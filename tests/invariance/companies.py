@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Request
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.speculation import DraftPolicy, Offer
+from swiftsure.engine.token_chain import TokenChain
+from swiftsure.kernels import digest_reference
 
 NO_DRAFT = np.zeros(0, dtype=np.int32)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Alone:
     """What a request gives by itself."""
 
@@ -27,6 +30,14 @@ class Alone:
     sampling: SamplingParams
     tokens: list[int]
     rows: NDArray[np.float32]  # (tokens, vocab): row j is what token j was sampled from
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the rows above, through the slow twin of the fingerprint."""
+        chain = TokenChain(numerics="any", weights_sha256="none", prompt_ids=self.prompt, hash_row=digest_reference.hash_row)
+        for position, (token, row) in enumerate(zip(self.tokens, self.rows, strict=True), len(self.prompt) - 1):
+            chain.extend(position, token, row)
+        return chain.digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,7 @@ class Hall:
             make_sampler=compiled.sampler_factory(inner.vocab_size, inner.isa),
             sources=compiled.free_sources(),
             describe=compiled.describer(inner.isa),
+            start_chain=compiled.chain_starter(numerics="any", weights_sha256="none", isa=inner.isa),
         )
         engine.drafting.policy = AnyLength(company.draft_seed)
         arrivals = sorted(company.requests, key=lambda pair: pair[1])
@@ -148,14 +160,20 @@ class Hall:
         for expected, sequence, rows in running:
             if sequence.error is not None:
                 raise sequence.error
-            self._check(expected, list(sequence.generation().token_ids), rows)
+            generation = sequence.generation()
+            self._check(expected, list(generation.token_ids), rows)
+            if generation.digest != expected.digest:
+                raise BitsDifferError(f"digest {generation.digest} instead of {expected.digest}")
         self._count(engine, backend.passes)
         self.tally.schedules.add(hash((self.name, company)))
 
     def _add(self, engine: Engine, expected: Alone):  # type: ignore[no-untyped-def]
         rows: list[tuple[int, NDArray[np.float32]]] = []
         request = Request(
-            prompt_ids=expected.prompt, sampling=expected.sampling, on_logits=lambda position, row: rows.append((position, row.copy()))
+            prompt_ids=expected.prompt,
+            sampling=expected.sampling,
+            on_logits=lambda position, row: rows.append((position, row.copy())),
+            digest=True,
         )
         return expected, engine.add(request), rows
 

@@ -33,10 +33,10 @@ def answer_work(
         generation = None
         try:
             if json_output:
-                generation = llm.generate(prompt, sampling=sampling, template_variables=template_variables)
+                generation = llm.generate(prompt, sampling=sampling, template_variables=template_variables, digest=True)
                 print(json.dumps(generation_dict(llm, generation), ensure_ascii=False, indent=2))
             else:
-                generation = _stream(llm, prompt, sampling, template_variables)
+                generation = _stream(llm, prompt, sampling, template_variables, digest=record is not None)
             tally.done = 1
             if stats:
                 note(stats_line(llm, generation))
@@ -50,9 +50,11 @@ def answer_work(
     return work
 
 
-def _stream(llm: LLM, prompt: Prompt, sampling: SamplingParams, template_variables: Mapping[str, Any] | None) -> Generation:
+def _stream(
+    llm: LLM, prompt: Prompt, sampling: SamplingParams, template_variables: Mapping[str, Any] | None, *, digest: bool
+) -> Generation:
     """Prints the pieces as they come, ends the line, and returns the whole."""
-    with llm.stream(prompt, sampling=sampling, template_variables=template_variables) as stream:
+    with llm.stream(prompt, sampling=sampling, template_variables=template_variables, digest=digest) as stream:
         last = ""
         for last in stream:
             print(last, end="", flush=True)

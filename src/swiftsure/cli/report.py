@@ -59,6 +59,7 @@ def generation_dict(llm: LLM, generation: Generation) -> dict[str, Any]:
         "text": generation.text,
         "finish_reason": generation.finish_reason,
         "token_ids": list(generation.token_ids),
+        "digest": generation.digest,
         "prompt_tokens": len(generation.prompt_ids),
         "sampling": asdict(generation.sampling),
         "timing": generation.timing.to_dict(),

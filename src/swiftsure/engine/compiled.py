@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from swiftsure.engine.drafting.earlier import EarlierRequests
 from swiftsure.engine.drafting.lookup import Lookup
 from swiftsure.engine.drafting.source import DraftSource
 from swiftsure.engine.request import Request, TokenLogprob, TokenSampler
+from swiftsure.engine.token_chain import StartChain, TokenChain
+from swiftsure.kernels import hash_row
 from swiftsure.kernels import sampling as kernel
 
 
@@ -72,3 +75,13 @@ def describer(isa: str) -> Describe:
         return TokenLogprob(token_id=token_id, logprob=logprob, top=tuple(zip(ids.tolist(), values.tolist(), strict=True)))
 
     return describe
+
+
+def chain_starter(*, numerics: str, weights_sha256: str, isa: str) -> StartChain:
+    """Chains of one model's logits, hashed on the instruction set that everything else runs on."""
+    hashed = partial(hash_row, isa=isa)
+
+    def start(prompt_ids: NDArray[np.int32]) -> TokenChain:
+        return TokenChain(numerics=numerics, weights_sha256=weights_sha256, prompt_ids=prompt_ids, hash_row=hashed)
+
+    return start

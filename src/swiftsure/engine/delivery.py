@@ -63,6 +63,8 @@ class Delivery:
         for row, token in enumerate(tokens.tolist()):
             seq.ids[seq.length] = token
             seq.length += 1
+            if seq.chain is not None:
+                seq.chain.extend(seq.length - 2, token, logits[row])
             if sampling.logprobs is not None:
                 seq.logprobs.append(self._describe(logits[row], token, sampling.logprobs))
             if on_logits is not None:

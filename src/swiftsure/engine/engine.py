@@ -26,6 +26,7 @@ from swiftsure.engine.runner import Runner
 from swiftsure.engine.scheduler import Candidate, Limits, Step, Work, next_step
 from swiftsure.engine.speculation import StepCost
 from swiftsure.engine.text import TextAssembler, TokenBytes
+from swiftsure.engine.token_chain import StartChain, TokenChain
 from swiftsure.errors import CapacityError, UsageError
 
 MAX_RUNNING = 16
@@ -47,7 +48,9 @@ class Engine:
         make_sampler: Callable[[Request], TokenSampler],
         sources: SequenceOf[DraftSource],
         describe: Describe,
+        start_chain: StartChain | None = None,
     ) -> None:
+        """``start_chain``: None where nobody will ask for digests."""
         self.backend = backend
         self.context = context
         self.levers = frozenset(levers)
@@ -59,6 +62,7 @@ class Engine:
         self.drafting_s = 0.0  # and on guessing what comes next
         self._tokenizer = tokenizer
         self._make_sampler = make_sampler
+        self._start_chain = start_chain
         self._delivery = Delivery(self.drafting, frozenset(end_ids), describe)
         most = min(MAX_RUNNING, backend.max_rows, backend.max_logit_rows) if "batching" in self.levers else 1
         self._limits = Limits(
@@ -96,12 +100,19 @@ class Engine:
             length=len(prompt),
             sampler=self._make_sampler(request),
             assembler=TextAssembler(self._tokenizer, request.sampling.stop),
+            chain=self.start_chain(prompt) if request.digest else None,
         )
         self.drafting.open(seq)
         self._next_key += 1
         self._unfinished[seq.key] = seq
         self.waiting.append(seq)
         return seq
+
+    def start_chain(self, prompt_ids: NDArray[np.int32]) -> TokenChain:
+        """The chain of a prompt of this model. Raises UsageError where the engine was made without."""
+        if self._start_chain is None:
+            raise UsageError("digest needs an engine that keeps chains of logits; this one keeps none")
+        return self._start_chain(prompt_ids)
 
     def cancel(self, seq: Sequence) -> None:
         """Ends a request now, between passes; what it has stays with it. From within its own pass: before the next one."""
@@ -152,8 +163,8 @@ class Engine:
             raise
         return self.has_work
 
-    def score(self, ids: NDArray[np.int32], take: Callable[[int, NDArray[np.float32]], None]) -> None:
-        """Hands out the logits of every position: first position and rows ``(n, vocab)``, valid during the call.
+    def score(self, ids: NDArray[np.int32], take: Callable[[int, NDArray[np.float32]], None], *, first: int = 0) -> None:
+        """Hands out the logits of every position from ``first`` on: position of a first row and rows ``(n, vocab)``, valid during the call.
 
         Nothing comes from the prefix cache: each row is computed.
         """
@@ -164,7 +175,7 @@ class Engine:
         try:
             table = BlockTable()
             self._blocks.allocate(table, need)
-            for position, rows in self._runner.score(ids, table.blocks):
+            for position, rows in self._runner.score(ids, table.blocks, first=first):
                 take(position, rows)
             self._blocks.free(table)
         except BaseException as error:

@@ -86,6 +86,7 @@ class LLM:
         *,
         sampling: SamplingParams | None = None,
         on_logits: LogitsCallback | None = None,
+        digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> Generation: ...
 
@@ -96,11 +97,18 @@ class LLM:
         *,
         sampling: Sampling = None,
         on_logits: Sequence[LogitsCallback | None] | None = None,
+        digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> list[Generation]: ...
 
     def generate(
-        self, prompts: Any, *, sampling: Sampling = None, on_logits: Callbacks = None, **fields: Unpack[GenerateFields]
+        self,
+        prompts: Any,
+        *,
+        sampling: Sampling = None,
+        on_logits: Callbacks = None,
+        digest: bool = False,
+        **fields: Unpack[GenerateFields],
     ) -> Generation | list[Generation]:
         """Generates for one prompt, or for a list of prompts: a list of results in the same order.
 
@@ -109,6 +117,8 @@ class LLM:
         :class:`~swiftsure.engine.inputs.ChatFields`). Sampling values are keyword arguments (see
         :class:`SamplingParams`) or ready in ``sampling``, for a list one each if wanted.
         ``on_logits(position, row)`` sees the raw logits of every generated token, in order; for a list, one callback each.
+        ``digest`` asks for the digest of those logits in each result, the same in every company and in ``exact`` as in ``default``;
+        :meth:`replay_digest` computes it anew.
 
         Raises UsageError, TemplateError and ContextLengthError before anything runs. KeyboardInterrupt ends these requests and leaves the
         model usable.
@@ -118,7 +128,7 @@ class LLM:
         if not is_batch(prompts):
             if isinstance(on_logits, Sequence) or isinstance(sampling, Sequence):
                 raise UsageError("one prompt takes one sampling and one on_logits, got a list")
-            return self._generate([prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked)[0]
+            return self._generate([prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked, digest=digest)[0]
         count = len(prompts)
         if callable(on_logits):
             raise UsageError("on_logits must be a list for a list of prompts, one callback each")
@@ -127,7 +137,7 @@ class LLM:
         for name, given in (("on_logits", callbacks), ("sampling", many)):
             if len(given) != count:
                 raise UsageError(f"{name} must have one entry for each of {count} prompts, got {len(given)}")
-        return self._generate(prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked)
+        return self._generate(prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked, digest=digest)
 
     def stream(
         self,
@@ -135,6 +145,7 @@ class LLM:
         *,
         sampling: SamplingParams | None = None,
         on_logits: LogitsCallback | None = None,
+        digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> Stream:
         """Generates for one prompt piece by piece; the pieces join to exactly the text that ``generate`` returns."""
@@ -142,7 +153,7 @@ class LLM:
         if is_batch(prompt):
             raise UsageError("stream takes one prompt, got a list of prompts")
         chat, sampling_fields = split_fields(fields)
-        request = self._request(prompt, _params(sampling, sampling_fields), on_logits, chat, asked)
+        request = self._request(prompt, _params(sampling, sampling_fields), on_logits, chat, asked, digest=digest)
         with self._lock:
             self._check_open()
             return Stream(self._engine, self._lock, self._engine.add(request))
@@ -155,6 +166,7 @@ class LLM:
         choice: int = 0,
         tier: Tier = "standard",
         on_logits: LogitsCallback | None = None,
+        digest: bool = False,
     ) -> Running:
         """Queues a request and returns at once; no pass is run. For callers that run passes themselves, with :meth:`step`.
 
@@ -167,7 +179,7 @@ class LLM:
         asked = perf_counter()
         if isinstance(prompt_ids, str) or (isinstance(prompt_ids, Sequence) and any(isinstance(id_, Mapping) for id_ in prompt_ids[:1])):
             raise UsageError("submit takes token ids, got text or messages")
-        request = self._request(prompt_ids, _params(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier)
+        request = self._request(prompt_ids, _params(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier, digest=digest)
         with self._lock:
             self._check_open()
             return self._engine.add(request)
@@ -202,6 +214,32 @@ class LLM:
         with self._lock:
             self._check_open()
             self._engine.score(ids, on_rows)
+
+    def replay_digest(
+        self, prompt_ids: Sequence[int] | NDArray[np.integer[Any]], token_ids: Sequence[int] | NDArray[np.integer[Any]]
+    ) -> str:
+        """The digest of an answer that gave ``token_ids`` to ``prompt_ids``, computed anew from the model alone: as :meth:`score` does, in
+        passes over the known tokens, with nothing from a cache, without drafts and without company.
+
+        Raises UsageError for bad ids and ContextLengthError for more than the context holds.
+        """
+        prompt = inputs.token_ids(prompt_ids, vocab_size=self.backend.vocab_size)
+        output = inputs.token_ids(token_ids, vocab_size=self.backend.vocab_size) if len(token_ids) else as_ids(())
+        ids = np.concatenate([prompt, output])
+        if len(ids) > self.memory.context:
+            raise ContextLengthError(f"{len(ids)} tokens do not fit the context of {self.memory.context} tokens")
+        first = len(prompt) - 1
+        with self._lock:
+            self._check_open()
+            chain = self._engine.start_chain(prompt)
+
+            def take(position: int, rows: NDArray[np.float32]) -> None:
+                for at, row in enumerate(rows, position):
+                    chain.extend(at, int(ids[at + 1]), row)
+
+            if len(output):
+                self._engine.score(ids[:-1], take, first=first)
+        return chain.digest
 
     def cancel(self, submitted: Running | None = None) -> None:
         """Ends what :meth:`submit` returned, or every request in flight, before the next pass, with finish reason ``cancelled``. From any
@@ -280,11 +318,13 @@ class LLM:
         callbacks: Sequence[LogitsCallback | None],
         chat: ChatFields,
         asked: float,
+        *,
+        digest: bool,
     ) -> list[Generation]:
         requests = []
         for i, (prompt, sampling, on_logits) in enumerate(zip(prompts, params, callbacks, strict=True)):
             try:
-                requests.append(self._request(prompt, sampling, on_logits, chat, asked))
+                requests.append(self._request(prompt, sampling, on_logits, chat, asked, digest=digest))
             except SwiftsureError as error:
                 if len(prompts) > 1:
                     error.add_note(f"prompt {i} of {len(prompts)}")
@@ -318,6 +358,7 @@ class LLM:
         *,
         choice: int = 0,
         tier: Tier = "standard",
+        digest: bool = False,
     ) -> Request:
         params.check_vocabulary(self.backend.vocab_size)
         if on_logits is not None and not callable(on_logits):
@@ -326,6 +367,8 @@ class LLM:
             raise UsageError(f"choice must be an integer from 0 to {MAX_CHOICES - 1}, got {choice!r}")
         if tier not in get_args(Tier):
             raise UsageError(f"tier must be {' or '.join(get_args(Tier))}, got {tier!r}")
+        if not isinstance(digest, bool):
+            raise UsageError(f"digest must be True or False, got {digest!r}")
         start = perf_counter()
         ids = prompt_ids(self.model, prompt, context=self.memory.context, chat=chat)
         return Request(
@@ -334,6 +377,7 @@ class LLM:
             choice=choice,
             tier=tier,
             on_logits=on_logits,
+            digest=digest,
             arrived_s=asked,
             tokenize_s=perf_counter() - start,
         )

@@ -302,6 +302,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
         sources=(*compiled.free_sources(), *((built.source,) if built else ())) if "speculation" in plan.levers else (),
         describe=compiled.describer(backend.isa),
+        start_chain=compiled.chain_starter(numerics=backend.numerics, weights_sha256=model.files.sha256, isa=backend.isa),
     )
     if "speculation" in plan.levers:
         with phases.timed("calibrate_s"):

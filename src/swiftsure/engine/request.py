@@ -17,6 +17,7 @@ from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.speculation import Acceptance
 from swiftsure.engine.text import TextAssembler
+from swiftsure.engine.token_chain import TokenChain
 
 FinishReason: TypeAlias = Literal["stop", "length", "cancelled"]
 LogitsCallback: TypeAlias = Callable[[int, NDArray[np.float32]], None]
@@ -51,6 +52,7 @@ class Request:
     choice: int = 0  # keys the noise of sampling beside the seed, so that one prompt can have several answers
     tier: Tier = "standard"
     on_logits: LogitsCallback | None = None
+    digest: bool = False  # whether the chain of its logits is kept
     arrived_s: float = 0.0  # perf_counter when the caller asked
     tokenize_s: float = 0.0
 
@@ -109,7 +111,8 @@ class Generation:
     """What one request produced.
 
     token_ids are all sampled tokens, with the end-of-turn token or the tokens of a stop string where one ended the text.
-    sampling holds the values that were used, a drawn seed included. levers is the evidence of this request alone.
+    sampling holds the values that were used, a drawn seed included. levers is the evidence of this request alone. digest is that of the
+    chain of logits behind token_ids (:mod:`swiftsure.engine.token_chain`), where it was asked for.
     """
 
     text: str
@@ -120,6 +123,7 @@ class Generation:
     timing: Timing
     logprobs: tuple[TokenLogprob, ...] | None = None
     levers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    digest: str | None = None
 
     def __str__(self) -> str:
         return self.text
@@ -145,6 +149,7 @@ class Sequence:
     length: int  # tokens known
     sampler: TokenSampler
     assembler: TextAssembler
+    chain: TokenChain | None = None  # as far as token_ids; a preempted request keeps it
     state: State = State.WAITING
     computed: int = 0  # leading tokens whose keys and values are in the cache
     slot: int = -1  # row of the runner's block table; only while running
@@ -211,6 +216,7 @@ class Sequence:
             timing=self._timing(self.finished_s or perf_counter()),
             logprobs=None if request.sampling.logprobs is None else tuple(self.logprobs),
             levers={name: dict(counts) for name, counts in self.counts.items()},
+            digest=None if self.chain is None else self.chain.digest,
         )
 
     def _timing(self, now_s: float) -> Timing:

@@ -69,22 +69,30 @@ class Runner:
         """The hidden rows ``(1 + draft, hidden)`` behind the logits of the pass that ``run`` just did for this work."""
         return _share(self.backend.hidden(), work)
 
-    def score(self, ids: NDArray[np.int32], blocks: SequenceOf[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """First position and logits ``(rows, vocab)`` of pass after pass, each valid until the next: nothing is taken from a cache."""
+    def score(self, ids: NDArray[np.int32], blocks: SequenceOf[int], *, first: int = 0) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """First position and logits ``(rows, vocab)`` of pass after pass, each valid until the next: nothing is taken from a cache.
+
+        Positions before ``first`` are computed, but have no logits.
+        """
         backend = self.backend
         table = np.asarray(blocks, np.int32)[None, :]
-        rows = min(backend.max_rows, backend.max_logit_rows)
-        for at in range(0, len(ids), rows):
-            n = min(rows, len(ids) - at)
+        at = 0
+        while at < len(ids):
+            wanted = at >= first
+            most = min(backend.max_rows, backend.max_logit_rows) if wanted else min(backend.max_rows, first - at)
+            n = min(most, len(ids) - at)
             self._sequences[:n] = 0
             batch = RowBatch(
                 tokens=ids[at : at + n],
                 positions=self._counting[at : at + n],
                 sequences=self._sequences[:n],
                 block_tables=table,
-                logit_rows=self._counting[:n],
+                logit_rows=self._counting[: n if wanted else 0],
             )
-            yield at, backend.run(batch)
+            logits = backend.run(batch)
+            if wanted:
+                yield at, logits
+            at += n
 
     def measure(self, rows: SequenceOf[int], *, warm_up: int = 4, rounds: int = 4) -> dict[int, float]:
         """Seconds of a pass by rows, all with logits. Scribbles on block 0: only while nothing is cached.

@@ -16,6 +16,7 @@ except ImportError as error:
     ) from error
 
 from swiftsure.kernels._core import KVCache, PackedMatrix, Program, WeightArena
+from swiftsure.kernels.digest import hash_row
 from swiftsure.kernels.instruction_sets import KNOWN_ISAS, resolve_isa, supported_isas
 from swiftsure.kernels.sampling import Drafter, DraftSampler, Sampler, TextStore, log_probs, top_log_probs
 
@@ -44,6 +45,7 @@ __all__ = [
     "TextStore",
     "WeightArena",
     "_core",
+    "hash_row",
     "log_probs",
     "resolve_isa",
     "supported_isas",

@@ -253,6 +253,11 @@ class TextStore:
 
     def __len__(self) -> int: ...
 
+def hash_row(isa: str, row: Annotated[NDArray[numpy.float32], dict(shape=(None,), order='C', device='cpu', writable=False)]) -> bytes:
+    """
+    128 bits of all bits of a row of floats, the same on every instruction set.
+    """
+
 def read_passes(bytes: int, threads: int, passes: int) -> list[float]:
     """
     Seconds of each pass that reads a buffer of `bytes` bytes once with `threads` threads.
