@@ -49,13 +49,21 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def plain(model: Path) -> dict[int, tuple[int, ...]]:
-    """Tokens by seed, from plain decoding in this process."""
+def alone(model: Path) -> dict[int, swiftsure.Generation]:
+    """By seed, from plain decoding in this process."""
     with swiftsure.load(model, mode="default", threads=1, cache=False) as llm:
-        return {seed: llm.generate(list(PROMPT), sampling=job(seed).sampling).token_ids for seed in range(4)}
+        return {seed: llm.generate(list(PROMPT), sampling=job(seed).sampling, digest=True) for seed in range(4)}
 
 
-def test_answers_are_those_of_plain_decoding_whatever_the_company(model: Path, plain: dict[int, tuple[int, ...]]) -> None:
+@pytest.fixture(scope="module")
+def plain(alone: dict[int, swiftsure.Generation]) -> dict[int, tuple[int, ...]]:
+    """Tokens by seed."""
+    return {seed: generation.token_ids for seed, generation in alone.items()}
+
+
+def test_answers_are_those_of_plain_decoding_whatever_the_company(
+    model: Path, plain: dict[int, tuple[int, ...]], alone: dict[int, swiftsure.Generation]
+) -> None:
     async def work() -> None:
         async with running(model) as engine:
             answers = [engine.submit(job(seed)) for seed in range(4)]
@@ -63,13 +71,16 @@ def test_answers_are_those_of_plain_decoding_whatever_the_company(model: Path, p
                 whole, outcome = await answer.finish()
                 assert whole.token_ids == plain[seed]
                 assert [entry.token_id for entry in whole.logprobs] == list(plain[seed])
+                assert outcome.digest == alone[seed].digest
                 assert (outcome.finish_reason, outcome.output_tokens, outcome.prompt_tokens) == ("length", LONG, len(PROMPT))
             assert engine.under_way == 0
 
     run(work)
 
 
-def test_an_answer_goes_on_where_it_was_when_its_engine_is_killed(model: Path, plain: dict[int, tuple[int, ...]]) -> None:
+def test_an_answer_goes_on_where_it_was_when_its_engine_is_killed(
+    model: Path, plain: dict[int, tuple[int, ...]], alone: dict[int, swiftsure.Generation]
+) -> None:
     async def work() -> None:
         notes: list[str] = []
         async with running(model, note=notes.append) as engine:
@@ -83,6 +94,7 @@ def test_an_answer_goes_on_where_it_was_when_its_engine_is_killed(model: Path, p
                 texts.append(chunk.text)
             others = [(await answer.finish())[0] for answer in answers[1:]]
             assert engine.deaths == 1
+            assert [answer.outcome.digest for answer in answers if answer.outcome] == [alone[seed].digest for seed in range(3)]
             assert tuple(seen) == plain[0]
             assert [other.token_ids for other in others] == [plain[1], plain[2]]
             again, _ = await engine.submit(job(0)).finish()

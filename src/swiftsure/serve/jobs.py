@@ -51,7 +51,8 @@ class Outcome:
     """How a job ended.
 
     stop_string: the one that ended the text, if one did. cached_tokens: of the prompt, read from the prefix cache. timing: seconds by phase
-    (engine/request.Timing). levers: this request's own evidence. digest: of the chain of its logits, where the engine keeps one.
+    (engine/request.Timing). levers: this request's own evidence. digest: of the chain of its logits
+    (engine/token_chain.py).
     """
 
     finish_reason: JobEnd

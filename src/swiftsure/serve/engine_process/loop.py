@@ -116,7 +116,8 @@ class EngineLoop:
     def _submit(self, message: dict[str, Any]) -> None:
         try:
             job = job_from_wire(message["job"])
-            sequence = self._llm.submit(np.array(job.prompt_ids, np.int64), sampling=job.sampling, choice=job.choice, tier=job.tier)
+            prompt = np.array(job.prompt_ids, np.int64)
+            sequence = self._llm.submit(prompt, sampling=job.sampling, choice=job.choice, tier=job.tier, digest=True)
         except Exception as error:
             self._tell_failure(message["id"], error)
             return
@@ -184,6 +185,7 @@ class EngineLoop:
             tier=live.job.tier,
             timing=timing.to_dict(),
             levers=generation.levers,
+            digest=generation.digest,
         )
 
     def _tell_failure(self, job_id: int, error: Exception) -> None:
