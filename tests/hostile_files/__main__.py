@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
 import tempfile
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,36 +28,31 @@ def main() -> int:
     parser.add_argument("--save", type=Path, default=SAVED, help=f"where faulty inputs are kept (default: {SAVED})")
     parser.add_argument("--replay", help="open one input in this process: its number, or a saved file")
     arguments = parser.parse_args()
+    # Processes that render templates bound their address space, of which a sanitizer's runtime reserves terabytes; they run none of the core.
+    os.environ.pop("LD_PRELOAD", None)
     if arguments.replay is not None:
         return replay(arguments.replay)
+    from swiftsure.records.run_record import write_json
+
     report = fuzz(arguments)
     if arguments.json is not None:
-        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
-    print(json.dumps({name: report[name] for name in ("inputs", "outcomes", "stages", "seconds", "largest_growth_bytes")}))
+        write_json(arguments.json, report)
+    print(json.dumps({name: report[name] for name in ("inputs", "outcomes", "stages", "seconds", "largest_excess_bytes")}))
     return 1 if report["faults"] else 0
 
 
 def fuzz(arguments: argparse.Namespace) -> dict[str, Any]:
     from hostile_files.inputs import make_input
-    from hostile_files.opening import STAGES
-    from hostile_files.workers import Limits, Result, run
+    from hostile_files.report import Report
+    from hostile_files.workers import Limits, run
 
     subject = warm_subject()
     limits = Limits(cpu_s=30, memory=False) if arguments.sanitized else Limits()
-    began = time.monotonic()
-    outcomes: Counter[str] = Counter()
-    stages: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    growth = 0
-    faults: list[Result] = []
+    report = Report(limits)
     numbers = range(arguments.first, arguments.first + arguments.count)
     for done, result in enumerate(run(make_input, subject, numbers, workers=arguments.workers, limits=limits), 1):
-        outcomes[result.outcome] += 1
-        stages[result.stage] += 1
-        errors[result.error or "none"] += 1
-        growth = max(growth, result.growth_bytes - 2 * result.file_bytes)
+        report.add(result)
         if result.faulty:
-            faults.append(result)
             kept = make_input(result.number).write(_empty(arguments.save / str(result.number)))
             print(
                 f"{result.outcome}: input {result.number} ({result.name}) at stage {result.stage}: {result.error}: {result.sentence[:600]}"
@@ -66,28 +60,17 @@ def fuzz(arguments: argparse.Namespace) -> dict[str, Any]:
             print(f"  replay with: python -m hostile_files --replay {result.number}    (saved: {kept})", flush=True)
         if sys.stderr.isatty():
             print(f"\r{done}/{arguments.count}", end="", file=sys.stderr)
-    return {
-        "inputs": sum(outcomes.values()),
-        "first": arguments.first,
-        "outcomes": dict(outcomes),
-        "stages": {stage: stages[stage] for stage in ("start", *STAGES) if stages[stage]},
-        "errors": dict(errors),
-        "largest_growth_bytes": growth,
-        "seconds": round(time.monotonic() - began, 1),
-        "faults": [{"number": f.number, "name": f.name, "outcome": f.outcome, "sentence": f.sentence[:2000]} for f in faults],
-    }
+    return report.facts(first=arguments.first, command=f"python -m hostile_files {' '.join(sys.argv[1:])}")
 
 
 def warm_subject() -> Any:
     """Imports what opening needs and opens every sound file once, so that children start warm."""
-    from hostile_files.inputs import sound_files
+    from hostile_files.inputs import sound_inputs
     from hostile_files.opening import end_renderer, open_wholly
 
-    for name, data in sound_files().items():
+    for made in sound_inputs():
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"{name}.gguf"
-            path.write_bytes(data)
-            open_wholly(path, lambda stage: None)
+            open_wholly(made.write(Path(folder)), lambda stage: None)
     end_renderer()
     return open_wholly
 
@@ -111,7 +94,9 @@ def replay(what: str) -> int:
 
 
 def _empty(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    """A folder of an input, without what an earlier run left there."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
     return folder
 
 

@@ -1,40 +1,34 @@
-"""From a number to a damaged file: always the same one for the same number."""
+"""From a number to a damaged file or folder: always the same one for the same number."""
 
 from __future__ import annotations
 
 import copy
 import random
-import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
+from hostile_files.folder_mutations import FOLDER
+from hostile_files.folder_parts import Content, FolderParts, write_files
 from hostile_files.gguf_mutations import BYTES, STRUCTURE
-from hostile_files.gguf_parts import Parts, take_apart
+from hostile_files.gguf_parts import Parts
 from hostile_files.model_mutations import MODEL
-from tiny_models import TinyModel, TinySpec
+from hostile_files.safetensors_mutations import SAFETENSORS
+from hostile_files.seeds import folder_seeds, gguf_seeds
 
-_SMALL = {"layers": 1, "heads": 2, "kv_heads": 1, "hidden": 32, "intermediate": 32, "vocab": 280, "context": 64}
-_WIDE = {**_SMALL, "hidden": 256, "head_dim": 128, "intermediate": 256, "vocab": 96}
-
-SOUND: dict[str, TinySpec] = {
-    "q4_1": TinySpec(**_SMALL, type="Q4_1"),
-    "mixed": TinySpec(**_SMALL | {"layers": 2}, types={"attn_k": "Q8_0", "attn_v": "BF16", "ffn_up": "F32", "head": "Q4_0"}, tied=False),
-    "f16": TinySpec(**_SMALL | {"hidden": 40, "intermediate": 24}, type="F16"),
-    "q5": TinySpec(**_SMALL, type="Q5_0", types={"ffn_down": "Q5_1"}),
-    "super-blocks": TinySpec(**_WIDE, type="Q4_K", types={"ffn_down": "Q6_K", "attn_v": "Q5_K"}),
-}
+_FOLDERS = 0.5  # of the inputs
 
 
 @dataclass(frozen=True, slots=True)
 class HostileInput:
-    """One input. ``name`` says how it was made."""
+    """One input: a GGUF file's bytes, or a folder's files. ``name`` says how it was made: from which model, then each mutation."""
 
     number: int
     name: str
-    data: bytes
+    data: bytes | dict[str, Content]
 
     def write(self, folder: Path) -> Path:
+        if isinstance(self.data, dict):
+            return write_files(self.data, folder / "model")
         path = folder / "model.gguf"
         path.write_bytes(self.data)
         return path
@@ -42,29 +36,34 @@ class HostileInput:
 
 def sound_parts(name: str) -> Parts:
     """A sound file's parts, for the caller to change."""
-    return copy.deepcopy(_sound_parts()[name])
+    return copy.deepcopy(gguf_seeds()[name])
 
 
-@lru_cache
-def _sound_parts() -> dict[str, Parts]:
-    with tempfile.TemporaryDirectory() as folder:
-        return {name: take_apart(TinyModel(spec).write_gguf(Path(folder) / "sound.gguf").read_bytes()) for name, spec in SOUND.items()}
+def sound_folder(name: str) -> FolderParts:
+    """A sound folder's parts, for the caller to change."""
+    return copy.deepcopy(folder_seeds()[name])
 
 
-def sound_files() -> dict[str, bytes]:
-    """What all inputs are made from."""
-    return {name: sound_parts(name).build() for name in SOUND}
+def sound_inputs() -> list[HostileInput]:
+    """What all others are made from."""
+    files = [HostileInput(-1, name, sound_parts(name).build()) for name in gguf_seeds()]
+    return files + [HostileInput(-1, f"{name} folder", sound_folder(name).build()) for name in folder_seeds()]
 
 
 def make_input(number: int) -> HostileInput:
-    """Mostly one mutation, so that it is not hidden behind another; sometimes several, sometimes on the bytes too."""
+    """Mostly one mutation, so that it is not hidden behind another; sometimes several."""
     rng = random.Random(number)
-    base = rng.choice(sorted(SOUND))
+    return _make_folder(number, rng) if rng.random() < _FOLDERS else _make_file(number, rng)
+
+
+def _make_file(number: int, rng: random.Random) -> HostileInput:
+    """Sometimes the bytes are changed too, or alone."""
+    base = rng.choice(sorted(gguf_seeds()))
     parts = sound_parts(base)
     steps = [base]
     kind = rng.random()
     if kind < 0.85:
-        for _ in range(1 if rng.random() < 0.8 else rng.randint(2, 4)):
+        for _ in range(_how_many(rng)):
             mutation = rng.choice(MODEL if rng.random() < 0.5 else STRUCTURE)
             if parts.pairs and parts.tensors:
                 mutation(parts, rng)
@@ -75,3 +74,18 @@ def make_input(number: int) -> HostileInput:
         data = change(data, parts, rng)
         steps.append(change.__name__)
     return HostileInput(number, " + ".join(steps), data)
+
+
+def _make_folder(number: int, rng: random.Random) -> HostileInput:
+    base = rng.choice(sorted(folder_seeds()))
+    parts = sound_folder(base)
+    steps = [f"{base} folder"]
+    for _ in range(_how_many(rng)):
+        mutation = rng.choice(FOLDER if rng.random() < 0.6 else SAFETENSORS)
+        mutation(parts, rng)
+        steps.append(mutation.__name__)
+    return HostileInput(number, " + ".join(steps), parts.build())
+
+
+def _how_many(rng: random.Random) -> int:
+    return 1 if rng.random() < 0.8 else rng.randint(2, 4)

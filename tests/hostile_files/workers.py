@@ -58,7 +58,8 @@ Subject = Callable[[Path, Callable[[str], None]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How one input ended. ``growth_bytes``: how far the resident set grew at most while it was open."""
+    """How one input ended. ``growth_bytes``: how far the resident set grew at most while it was open; ``cpu_s``: of this process, until
+    it was refused or done."""
 
     number: int
     name: str
@@ -68,6 +69,12 @@ class Result:
     sentence: str
     growth_bytes: int = 0
     file_bytes: int = 0
+    cpu_s: float = 0.0
+
+    @property
+    def excess_bytes(self) -> int:
+        """Memory beyond twice the file; at most MEMORY_FREE_BYTES are allowed."""
+        return self.growth_bytes - MEMORY_PER_FILE_BYTE * self.file_bytes
 
     @property
     def faulty(self) -> bool:
@@ -227,13 +234,14 @@ def open_one(made: Input, path: Path, subject: Subject, limits: Limits, announce
 
     error: BaseException | None = None
     allowed = MEMORY_PER_FILE_BYTE * size + MEMORY_FREE_BYTES
-    before = _begin(limits, allowed)
+    before, began = _begin(limits, allowed), time.process_time()
     try:
         subject(path, reach)
     except Exception as caught:
         error = caught
     finally:
         growth = _end(before)
+    cpu_s = time.process_time() - began
     outcome, sentence = judge(error, stage, path)
     if outcome != "memory" and growth > allowed and limits.memory:
         outcome, sentence = "memory", f"grew by {growth} bytes where {allowed} are allowed; {sentence}"
@@ -246,6 +254,7 @@ def open_one(made: Input, path: Path, subject: Subject, limits: Limits, announce
         sentence=sentence,
         growth_bytes=growth,
         file_bytes=size,
+        cpu_s=round(cpu_s, 4),
     )
 
 

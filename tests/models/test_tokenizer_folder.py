@@ -230,7 +230,7 @@ class TestRefusals:
         [
             (lambda v: v.pop("model"), "model is missing"),
             (lambda v: v.update(model=None), "model must not be null"),
-            (lambda v: v.update(model=[]), "model must be an object with a type, got list"),
+            (lambda v: v.update(model=[]), "model must be an object with a type, got a list"),
             (lambda v: v["model"].update(vocab={}) or v.update(added_tokens=[]), "the vocabulary has no tokens"),
             (lambda v: v["model"].update(vocab=[["a", 0.0]]), "vocab must map tokens to ids"),
             (lambda v: v["model"]["vocab"].update({"new": -1}), "vocab must map tokens to ids"),
@@ -242,7 +242,7 @@ class TestRefusals:
             (lambda v: v["model"].update(merges=[["a", "b"], ["ab", "zzzzz"]]), "does not fit the vocabulary"),
             (lambda v: v.update(pre_tokenizer=split("(")), "the library refuses its steps: Oniguruma error"),
             (lambda v: v.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "////"}), "tokenizer.json: "),
-            (lambda v: v["model"].update(merges=5), "merges must be a list, got int"),
+            (lambda v: v["model"].update(merges=5), "merges must be a list, got a number"),
             (lambda v: v["added_tokens"].append({"id": 5, "content": "<new>"}), "two tokens of the vocabulary have the same id"),
             (lambda v: v["added_tokens"].append({"id": 9999, "content": "<s>"}), "added token '<s>' has id 9999, but 1"),
             (lambda v: v["added_tokens"].append({"id": 1, "content": "<x>"}), "'<s>' and '<x>' have the same id 1"),

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from swiftsure.errors import ModelFileError, UnsupportedModelError
 
 MAX_JSON_BYTES = 1 << 20  # of a configuration, or of an index of some ten thousand tensors
+MEMORY_FREE_BYTES = 32 << 20  # beyond twice the file
 _LARGEST = 1 << 62
+# An escape of a string; in the group where it is half of a surrogate pair without the other, which no UTF-8 can say.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 
 
-def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """The object that a file holds. Raises ModelFileError, with the path, for any other content, a key given twice, NaN and infinity."""
-    text = read_text(path, max_bytes=max_bytes)
+def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES, memory_bytes: int = 0) -> dict[str, Any]:
+    """The object that a file holds.
+
+    Its values may take twice the file and 32 MB of memory, or ``memory_bytes`` where that is more: `[],` repeated would take twenty times
+    its bytes. Raises ModelFileError, with the path, for more than that, for any other content, a key given twice, NaN and infinity.
+    """
+    data = _read(path, max_bytes)
+    needed, allowed = _memory_of(data), max(2 * len(data) + MEMORY_FREE_BYTES, memory_bytes)
+    if needed > allowed:
+        raise ModelFileError(
+            f"{path}: its {len(data):,} bytes would take up to {needed:,} bytes of memory as values; at most {allowed:,} are taken for it"
+        )
+    text = _decoded(path, data)
+    lone = b"\\u" in data and next((mark[1] for mark in _ESCAPE.finditer(text) if mark[1]), None)
+    if lone:
+        raise ModelFileError(f"{path}: the escape \\{lone} is half of a character")
+    del data
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except RecursionError:
@@ -23,25 +44,58 @@ def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> dict[str
     except ValueError as error:
         raise ModelFileError(f"{path}: not sound JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ModelFileError(f"{path}: must hold a JSON object, got {type(value).__name__}")
+        raise ModelFileError(f"{path}: must hold a JSON object, got {kind_of(value)}")
     return value
+
+
+def kind_of(value: object) -> str:
+    """What JSON calls it, for a message."""
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number"}
+    return kinds.get(type(value), "null")
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_JSON_BYTES) -> str:
     """Raises ModelFileError, with the path, for more bytes than that and for what is not UTF-8."""
+    return _decoded(path, _read(path, max_bytes))
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    """Takes memory for the file's size, not for the limit."""
     try:
         if not path.is_file():
             raise ModelFileError(f"{path}: no such file")
         with path.open("rb") as file:
-            data = file.read(max_bytes + 1)
+            size = os.fstat(file.fileno()).st_size
+            data = b"" if size > max_bytes else file.read(size + 1)
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(data) > max_bytes:
+    if size > max_bytes:
         raise ModelFileError(f"{path}: must be at most {max_bytes:,} bytes")
+    if len(data) != size:
+        raise ModelFileError(f"{path}: the file changed while it was being read")
+    return data
+
+
+def _decoded(path: Path, data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ModelFileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+# Bytes of CPython's objects in the parser's hands: a pair of an object (tuple, and its places in a list and a dict), an element's place
+# with a number, an empty string, a list of one element, a dict of one entry.
+_PAIR, _ELEMENT, _STRING, _LIST, _DICT = 130, 40, 60, 90, 240
+
+
+def _memory_of(data: bytes) -> int:
+    """At most how many bytes the text and its values take; marks within strings are counted as if they were structure."""
+    widest = int(np.frombuffer(data, np.uint8).max(initial=0))
+    width = 4 if widest >= 0xF0 else 2 if widest >= 0xC4 else 1  # of each character of a str that holds the widest
+    contents = len(data) * (4 if b"\\u" in data else width)
+    values = _PAIR * data.count(b":") + _ELEMENT * data.count(b",") + _STRING * (data.count(b'"') // 2)
+    values += _LIST * data.count(b"[") + _DICT * data.count(b"{")
+    return len(data) * width + max(len(data), contents + values)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from swiftsure.models.tensors import read_bytes
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_MAX_NAME_BYTES = 255  # that file systems take
 
 
 def weight_files(folder: Path) -> list[str]:
@@ -44,7 +45,8 @@ def _weight_map(folder: Path) -> dict[str, str]:
     if not isinstance(found, dict) or not found or not all(isinstance(file, str) for file in found.values()):
         raise ModelFileError(f"{path}: 'weight_map' must be an object that names a file for each tensor")
     for file in sorted(set(found.values())):
-        if Path(file).name != file or "\\" in file or not file.isprintable() or not file.endswith(".safetensors"):
+        odd = Path(file).name != file or "\\" in file or not file.isprintable() or len(file.encode()) > _MAX_NAME_BYTES
+        if odd or not file.endswith(".safetensors"):
             raise ModelFileError(f"{path}: shards must be .safetensors files of the folder itself, got {file!r}")
         if not (folder / file).is_file():
             raise ModelFileError(f"{path}: shard {file!r} is missing from the folder")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
-from swiftsure.models.json_files import read_json_object
+from swiftsure.models.json_files import MEMORY_FREE_BYTES, read_json_object
 from swiftsure.models.tokenizer_json import TokenizerFile
 from swiftsure.models.vocabulary import Vocabulary, ends_by_name
 
+# Of a token with its merges: some 130 bytes of text that may be four times as wide in memory, and ten Python objects.
+_MEMORY_PER_ROW = 2048
+_LARGEST_VOCABULARY = 1 << 18
+_ID = re.compile(r"[0-9]{1,9}")
 _MAX_CONFIG_BYTES = 8 << 20  # large vocabularies list all their added tokens
 
 
@@ -27,7 +32,7 @@ def read_folder(folder: Path, rows: int | None) -> tuple[TokenizerFile, Vocabula
             )
         raise ModelFileError("tokenizer.json is missing")
     config, names = _object(folder / "tokenizer_config.json"), _object(folder / "special_tokens_map.json")
-    file = TokenizerFile(path, more_added=_added_in(config))
+    file = TokenizerFile(path, more_added=_added_in(config), memory_bytes=_memory_bytes(folder, rows or 0))
     if rows is not None and file.size > rows:
         raise ModelFileError(f"tokenizer.json has token ids up to {file.size - 1}, but the embedding {rows} rows")
     bos, eos = (_token_id(file, f"{name}_token", config, names) for name in ("bos", "eos"))
@@ -43,6 +48,12 @@ def read_folder(folder: Path, rows: int | None) -> tuple[TokenizerFile, Vocabula
     return file, file.vocabulary(size, bos_id=bos, eos_id=eos, eos_ids=frozenset(ends), add_bos=add_bos)
 
 
+def _memory_bytes(folder: Path, rows: int) -> int:
+    """What reading tokenizer.json may take: twice the folder, or what a vocabulary of so many rows takes where its weights are tiny."""
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    return max(2 * size + MEMORY_FREE_BYTES, _MEMORY_PER_ROW * min(rows, _LARGEST_VOCABULARY))
+
+
 def _object(path: Path) -> dict[str, Any]:
     return read_json_object(path, max_bytes=_MAX_CONFIG_BYTES) if path.is_file() else {}
 
@@ -50,7 +61,7 @@ def _object(path: Path) -> dict[str, Any]:
 def _added_in(config: dict[str, Any]) -> list[dict[str, Any]]:
     """``added_tokens_decoder``: its flags win over those of tokenizer.json, as in the library."""
     found = config.get("added_tokens_decoder", {})
-    if not isinstance(found, dict) or not all(key.isdecimal() and isinstance(entry, dict) for key, entry in found.items()):
+    if not isinstance(found, dict) or not all(_ID.fullmatch(key) and isinstance(entry, dict) for key, entry in found.items()):
         raise ModelFileError("tokenizer_config.json: added_tokens_decoder must map ids to tokens")
     return [{**entry, "id": int(key)} for key, entry in found.items()]
 

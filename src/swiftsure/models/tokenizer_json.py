@@ -8,15 +8,30 @@ left out would change ids without a word.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swiftsure.errors import ModelFileError, UnsupportedModelError
+from swiftsure.errors import UnsupportedModelError
 from swiftsure.models.byte_bpe import bytes_of, check_merges
 from swiftsure.models.json_files import read_json_object
 from swiftsure.models.segmenter import Place
 from swiftsure.models.token_matcher import TokenMatcher
+from swiftsure.models.tokenizer_fields import (
+    ADDED,
+    DECODERS,
+    MODELS,
+    NORMALIZERS,
+    POST_PROCESSORS,
+    PRE_TOKENIZERS,
+    SPACE,
+    TOP,
+    check_character_map,
+    check_keys,
+    fail,
+    list_of,
+    steps_of,
+)
 from swiftsure.models.tokenizers_library import faults_named
 from swiftsure.models.unigram import Unigram
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
@@ -25,66 +40,27 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Engine
 
 MAX_BYTES = 128 << 20  # the largest published ones have 35 MB
-_SPACE = "\u2581"
 _BYTES = {f"<0x{byte:02X}>": byte for byte in range(256)}
-
-# Keys of each object; a value is what such a key must be, None for anything.
-_Fields = Mapping[str, Collection[object] | None]
-_ANY = None
-_TOP: _Fields = dict.fromkeys(
-    ("version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
-)  # the library's users set truncation and padding for batches anew; neither touches a prompt here
-_BYTE_LEVEL: _Fields = {"add_prefix_space": (True, False), "trim_offsets": (True, False), "use_regex": (True, False)}
-_METASPACE: _Fields = {
-    "replacement": (_SPACE,), "prepend_scheme": ("always", "first", "never"), "add_prefix_space": (True, False), "split": (True, False),
-    "str_rep": (_SPACE,),
-}  # fmt: skip
-_REPLACE: _Fields = {"pattern": _ANY, "content": _ANY}
-_NORMALIZERS: dict[str, _Fields] = {
-    "Sequence": {"normalizers": _ANY}, "NFC": {}, "NFD": {}, "NFKC": {}, "NFKD": {}, "Nmt": {}, "Lowercase": {}, "StripAccents": {},
-    "Strip": {"strip_left": (True, False), "strip_right": (True, False)}, "Prepend": {"prepend": (_SPACE,)}, "Replace": _REPLACE,
-    "Precompiled": {"precompiled_charsmap": _ANY},
-}  # fmt: skip
-_PRE_TOKENIZERS: dict[str, _Fields] = {
-    "Sequence": {"pretokenizers": _ANY}, "ByteLevel": _BYTE_LEVEL, "Metaspace": _METASPACE, "Digits": {"individual_digits": (True, False)},
-    "Split": {"pattern": _ANY, "behavior": _ANY, "invert": (True, False)}, "Punctuation": {"behavior": _ANY}, "WhitespaceSplit": {},
-    "Whitespace": {},
-}  # fmt: skip
-_DECODERS: dict[str, _Fields] = {
-    "Sequence": {"decoders": _ANY}, "ByteLevel": _BYTE_LEVEL, "Metaspace": _METASPACE, "ByteFallback": {}, "Fuse": {},
-    "Replace": {"pattern": ({"String": _SPACE},), "content": (" ",)}, "Strip": {"content": (" ",), "start": (0, 1), "stop": (0,)},
-}  # fmt: skip
-_POST_PROCESSORS: dict[str, _Fields] = {
-    "Sequence": {"processors": _ANY}, "ByteLevel": _BYTE_LEVEL,
-    "TemplateProcessing": {"single": _ANY, "pair": _ANY, "special_tokens": _ANY},
-}  # fmt: skip
-_MODELS: dict[str, _Fields] = {
-    "BPE": {
-        "dropout": (None, 0, 0.0), "unk_token": _ANY, "continuing_subword_prefix": (None, ""), "end_of_word_suffix": (None, ""),
-        "fuse_unk": (True, False), "byte_fallback": (True, False), "ignore_merges": (True, False), "vocab": _ANY, "merges": _ANY,
-    },
-    "Unigram": {"unk_id": _ANY, "byte_fallback": (True, False), "vocab": _ANY},
-}  # fmt: skip
-_ADDED: _Fields = {
-    "id": _ANY, "content": _ANY, "single_word": (False,), "lstrip": (False,), "rstrip": (False,), "normalized": (True, False),
-    "special": (True, False),
-}  # fmt: skip
 
 
 class TokenizerFile:
     """A ``tokenizer.json``, read and found to hold nothing that is not understood."""
 
-    def __init__(self, path: Path, *, more_added: Sequence[dict[str, Any]] = ()) -> None:
-        """``more_added`` are added tokens of other files, which win over those here. Raises ModelFileError and UnsupportedModelError."""
-        self.values = read_json_object(path, max_bytes=MAX_BYTES)
-        _check_keys("tokenizer.json", self.values, _TOP, required=("model",))
-        parts = {"normalizer": _NORMALIZERS, "pre_tokenizer": _PRE_TOKENIZERS, "decoder": _DECODERS, "post_processor": _POST_PROCESSORS}
-        self.steps = {part: list(_flat(part, self.values.get(part), kinds)) for part, kinds in parts.items()}
-        models = list(_flat("model", self.values["model"], _MODELS))
+    def __init__(self, path: Path, *, more_added: Sequence[dict[str, Any]] = (), memory_bytes: int = 0) -> None:
+        """``more_added`` are added tokens of other files, which win over those here; ``memory_bytes`` as for read_json_object. Raises
+        ModelFileError and UnsupportedModelError."""
+        self.values = read_json_object(path, max_bytes=MAX_BYTES, memory_bytes=memory_bytes)
+        check_keys("tokenizer.json", self.values, TOP, required=("model",))
+        parts = {"normalizer": NORMALIZERS, "pre_tokenizer": PRE_TOKENIZERS, "decoder": DECODERS, "post_processor": POST_PROCESSORS}
+        self.steps = {part: list(steps_of(part, self.values.get(part), kinds)) for part, kinds in parts.items()}
+        for step in self.steps["normalizer"]:
+            if step["type"] == "Precompiled":
+                check_character_map(step)
+        models = list(steps_of("model", self.values["model"], MODELS))
         if not models:
-            raise _fail("model must not be null")
+            raise fail("model must not be null")
         self.model: dict[str, Any] = models[0]
-        self.added = _added_tokens([*_list(self.values.get("added_tokens") or [], "added_tokens"), *more_added])
+        self.added = _added_tokens([*list_of(self.values.get("added_tokens") or [], "added_tokens"), *more_added])
         self.tokens = self._numbered()
         self.size = max(self.tokens.values()) + 1
 
@@ -109,36 +85,37 @@ class TokenizerFile:
         for step in self.steps["post_processor"]:
             if step["type"] == "TemplateProcessing":
                 side = before
-                for item in step.get("single", ()):
-                    if set(item) == {"Sequence"}:
+                for item in list_of(step.get("single", []), "post_processor: single"):
+                    ((kind, facts),) = item.items() if isinstance(item, dict) and len(item) == 1 else ((None, None),)
+                    if kind == "Sequence":
                         side = after
-                    elif set(item) == {"SpecialToken"} and isinstance(item["SpecialToken"].get("id"), str):
-                        side.append(item["SpecialToken"]["id"])
+                    elif kind == "SpecialToken" and isinstance(facts, dict) and isinstance(facts.get("id"), str):
+                        side.append(facts["id"])
                     else:
-                        raise _fail(f"post_processor: a template must be made of SpecialToken and Sequence, got {item!r}")
+                        raise fail(f"post_processor: a template must be made of SpecialToken and Sequence, got {item!r}")
         return before, after
 
     def _numbered(self) -> dict[str, int]:
         vocab = self.model.get("vocab")
         if self.model["type"] == "Unigram":
             if not isinstance(vocab, list) or not all(_is_scored(row) for row in vocab):
-                raise _fail("model: vocab must be pairs of a piece and a finite score")
+                raise fail("model: vocab must be pairs of a piece and a finite score")
             numbers = {row[0]: i for i, row in enumerate(vocab)}
             if len(numbers) != len(vocab):
-                raise _fail(f"model: vocab holds {next(row[0] for i, row in enumerate(vocab) if numbers[row[0]] != i)!r} twice")
+                raise fail(f"model: vocab holds {next(row[0] for i, row in enumerate(vocab) if numbers[row[0]] != i)!r} twice")
         else:
             if not isinstance(vocab, dict) or not all(_is_id(i) for i in vocab.values()):
-                raise _fail("model: vocab must map tokens to ids")
+                raise fail("model: vocab must map tokens to ids")
             numbers = dict(vocab)
         if not numbers:
-            raise _fail("the vocabulary has no tokens")
+            raise fail("the vocabulary has no tokens")
         for entry in self.added:
             if numbers.setdefault(entry["content"], entry["id"]) != entry["id"]:
-                raise _fail(f"added token {entry['content']!r} has id {entry['id']}, but {numbers[entry['content']]} in the vocabulary")
+                raise fail(f"added token {entry['content']!r} has id {entry['id']}, but {numbers[entry['content']]} in the vocabulary")
         if len(set(numbers.values())) != len(numbers):
-            raise _fail("two tokens of the vocabulary have the same id")
+            raise fail("two tokens of the vocabulary have the same id")
         if max(numbers.values()) > 2 * len(numbers) + 65536:
-            raise _fail(f"the highest token id is {max(numbers.values())} in a vocabulary of {len(numbers)} tokens")
+            raise fail(f"the highest token id is {max(numbers.values())} in a vocabulary of {len(numbers)} tokens")
         return numbers
 
 
@@ -193,11 +170,11 @@ def _bpe(file: TokenizerFile) -> Callable[[Place], _Encoder]:
 
     model, special = file.model, file.special
     numbers = {token: i for token, i in model["vocab"].items() if token not in special}
-    pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in _list(model.get("merges", []), "merges")]
-    if any(len(pair) != 2 or not all(isinstance(half, str) for half in pair) for pair in pairs):
-        raise _fail("model: a merge must be two tokens")
+    pairs = [_merge(merge) for merge in list_of(model.get("merges", []), "model: merges")]
     pairs = [pair for pair in pairs if not {pair[0], pair[1], pair[0] + pair[1]} & special.keys()]
     unk = model.get("unk_token")
+    if unk is not None and not isinstance(unk, str):
+        raise fail(f"model: unk_token must be a text, got {unk!r}")
     options = {key: model[key] for key in ("fuse_unk", "byte_fallback", "ignore_merges") if key in model}
     if unk is not None and unk in special:
         # The library asks for it among the tokens. Nothing in text reads as this stand-in, a token that holds no character.
@@ -205,7 +182,7 @@ def _bpe(file: TokenizerFile) -> Callable[[Place], _Encoder]:
         unk = ""
     check_merges(pairs, numbers)
     with faults_named("tokenizer.json: model"):
-        shared = models.BPE(numbers, pairs, unk_token=unk, **options)  # type: ignore[arg-type]
+        shared = models.BPE(numbers, pairs, unk_token=unk, **options)
 
     def at(place: Place) -> _Encoder:
         engine = Engine(shared)
@@ -215,6 +192,14 @@ def _bpe(file: TokenizerFile) -> Callable[[Place], _Encoder]:
     return at
 
 
+def _merge(merge: object) -> tuple[str, str]:
+    """Of either spelling: "a b", or since 2024 ["a", "b"]."""
+    halves = merge.split(" ") if isinstance(merge, str) else merge
+    if not isinstance(halves, list) or len(halves) != 2 or not all(isinstance(half, str) for half in halves):
+        raise fail(f"model: a merge must be two tokens, got {merge!r}")
+    return halves[0], halves[1]
+
+
 def _unigram(file: TokenizerFile) -> Callable[[Place], _Encoder]:
     from tokenizers import Tokenizer as Engine
     from tokenizers import models
@@ -222,7 +207,7 @@ def _unigram(file: TokenizerFile) -> Callable[[Place], _Encoder]:
     vocab, special = file.model["vocab"], file.special
     unk = file.model.get("unk_id")
     if unk is not None and not (_is_id(unk) and unk < len(vocab)):
-        raise _fail(f"model: unk_id must be an id of the vocabulary of {len(vocab)}, got {unk!r}")
+        raise fail(f"model: unk_id must be an id of the vocabulary of {len(vocab)}, got {unk!r}")
     in_bytes = file.model.get("byte_fallback", False) and all(token in file.tokens for token in _BYTES)
     model = Unigram(
         {piece: (i, float(score)) for i, (piece, score) in enumerate(vocab) if piece and piece not in special},
@@ -270,7 +255,7 @@ def _without_prefix(step: Any, *, everywhere: bool) -> Any:
         inner = [_without_prefix(each, everywhere=everywhere) for each in step[key]]
         return {**step, key: [each for each in inner if each is not None]}
     if step["type"] == "Metaspace" and (everywhere or _scheme(step) == "first"):
-        return {"type": "Metaspace", "replacement": _SPACE, "prepend_scheme": "never", "split": step.get("split", True)}
+        return {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "never", "split": step.get("split", True)}
     if everywhere and step["type"] == "Prepend":
         return None
     if everywhere and step["type"] == "ByteLevel":
@@ -302,7 +287,7 @@ def _spelling(steps: list[dict[str, Any]]) -> tuple[Callable[[str], bytes], bool
     if kinds and kinds <= {"Replace", "Metaspace", "ByteFallback", "Fuse", "Strip"} and kinds & {"Replace", "Metaspace"}:
         taken = any(step["type"] == "Strip" and step.get("start") == 1 for step in steps)
         taken = taken or any(step["type"] == "Metaspace" and _scheme(step) != "never" for step in steps)
-        return (lambda text: text.replace(_SPACE, " ").encode()), taken
+        return (lambda text: text.replace(SPACE, " ").encode()), taken
     raise UnsupportedModelError(f"tokenizer.json: decoder {', '.join(sorted(kinds)) or 'null'} is not supported")
 
 
@@ -337,51 +322,15 @@ def _added_tokens(entries: list[Any]) -> list[dict[str, Any]]:
     by_id: dict[int, dict[str, Any]] = {}
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("content"), str) or not _is_id(entry.get("id")):
-            raise _fail(f"an added token must have an id and a content, got {entry!r}")
+            raise fail(f"an added token must have an id and a content, got {entry!r}")
         if not entry["content"]:
-            raise _fail(f"added token {entry['id']} is empty")
-        _check_keys(f"tokenizer.json: added token {entry['content']!r}", entry, _ADDED)
+            raise fail(f"added token {entry['id']} is empty")
+        check_keys(f"tokenizer.json: added token {entry['content']!r}", entry, ADDED)
         earlier = by_id.get(entry["id"], {})
         if earlier and earlier["content"] != entry["content"]:
-            raise _fail(f"added tokens {earlier['content']!r} and {entry['content']!r} have the same id {entry['id']}")
+            raise fail(f"added tokens {earlier['content']!r} and {entry['content']!r} have the same id {entry['id']}")
         by_id[entry["id"]] = {"normalized": False, "special": False} | earlier | entry
     return list(by_id.values())
-
-
-def _flat(part: str, step: Any, kinds: Mapping[str, _Fields]) -> Iterator[dict[str, Any]]:
-    """The steps of a part in order, sequences opened, each checked."""
-    if step is None:
-        return
-    if not isinstance(step, dict) or not isinstance(step.get("type"), str):
-        raise _fail(f"{part} must be an object with a type, got {type(step).__name__}")
-    kind = step["type"]
-    if kind not in kinds:
-        raise UnsupportedModelError(f"tokenizer.json: {part} {kind!r} is not supported; supported: {', '.join(sorted(kinds))}")
-    _check_keys(f"tokenizer.json: {part} {kind}", step, {"type": None, **kinds[kind]})
-    if kind == "Sequence":
-        (key,) = kinds[kind]
-        for inner in _list(step.get(key), key):
-            yield from _flat(part, inner, kinds)
-    else:
-        yield step
-
-
-def _check_keys(where: str, found: Mapping[str, Any], known: _Fields, required: Collection[str] = ()) -> None:
-    for key in required:
-        if key not in found:
-            raise ModelFileError(f"{where}: {key} is missing")
-    for key, value in found.items():
-        if key not in known:
-            raise UnsupportedModelError(f"{where}: key {key!r} is not known; known: {', '.join(sorted(known))}")
-        allowed = known[key]
-        if allowed is not None and not any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed):
-            raise UnsupportedModelError(f"{where}: {key} {value!r} is not supported; supported: {', '.join(map(repr, allowed))}")
-
-
-def _list(value: Any, what: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise _fail(f"{what} must be a list, got {type(value).__name__}")
-    return value
 
 
 def _is_id(value: object) -> bool:
@@ -396,7 +345,3 @@ def _is_scored(row: object) -> bool:
         and isinstance(row[1], int | float)
         and abs(row[1]) < float("inf")
     )
-
-
-def _fail(fault: str) -> ModelFileError:
-    return ModelFileError(f"tokenizer.json: {fault}")
