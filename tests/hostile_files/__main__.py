@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--save", type=Path, default=SAVED, help=f"where faulty inputs are kept (default: {SAVED})")
     parser.add_argument("--replay", help="open one input in this process: its number, or a saved file")
     arguments = parser.parse_args()
-    # Processes that render templates bound their address space, of which a sanitizer's runtime reserves terabytes; they run none of the core.
+    # Processes that render templates bound their address space, which a sanitizer's runtime does not survive; they run none of the core.
     os.environ.pop("LD_PRELOAD", None)
     if arguments.replay is not None:
         return replay(arguments.replay)

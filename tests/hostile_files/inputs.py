@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 import random
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from hostile_files.folder_mutations import FOLDER
@@ -36,12 +37,20 @@ class HostileInput:
 
 def sound_parts(name: str) -> Parts:
     """A sound file's parts, for the caller to change."""
-    return copy.deepcopy(gguf_seeds()[name])
+    parts: Parts = pickle.loads(_frozen(name, folder=False))
+    return parts
 
 
 def sound_folder(name: str) -> FolderParts:
     """A sound folder's parts, for the caller to change."""
-    return copy.deepcopy(folder_seeds()[name])
+    parts: FolderParts = pickle.loads(_frozen(name, folder=True))
+    return parts
+
+
+@lru_cache
+def _frozen(name: str, *, folder: bool) -> bytes:
+    """Copies are made several times faster from this than by copying."""
+    return pickle.dumps(folder_seeds()[name] if folder else gguf_seeds()[name])
 
 
 def sound_inputs() -> list[HostileInput]:

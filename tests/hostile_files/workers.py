@@ -29,7 +29,7 @@ STALL_LIMIT_S = 45.0  # of waiting without using the processor; a machine may st
 MEMORY_FREE_BYTES = 64 << 20
 MEMORY_PER_FILE_BYTE = 2
 MAX_SENTENCE = 2000
-BATCH = 250
+BATCH = 500
 
 REFUSED, OPENED = "refused", "opened"
 ACCEPTED = "pack"  # from this stage on a file is believed: memory for what it calls for is taken, and threads, which need address space
