@@ -21,7 +21,9 @@ _PLACES = {
     "check": "swiftsure.engine.loading",
     "CheckResult": "swiftsure.engine.loading",
     "LLM": "swiftsure.engine.llm",
-    "Stream": "swiftsure.engine.llm",
+    "Stream": "swiftsure.engine.stream",
+    "Scheduling": "swiftsure.engine.scheduling",
+    "EngineSnapshot": "swiftsure.engine.snapshot",
     "Generation": "swiftsure.engine.request",
     "Timing": "swiftsure.engine.request",
     "TokenLogprob": "swiftsure.engine.request",
@@ -52,6 +54,7 @@ __all__ = [
     "ContextLengthError",
     "ContractError",
     "DigestError",
+    "EngineSnapshot",
     "Generation",
     "LicenceError",
     "MemoryPlan",
@@ -60,6 +63,7 @@ __all__ = [
     "ModelNotFoundError",
     "NotActiveError",
     "SamplingParams",
+    "Scheduling",
     "Stream",
     "SwiftsureError",
     "TemplateError",
@@ -75,11 +79,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from swiftsure.engine.activation import Activation
-    from swiftsure.engine.llm import LLM, Stream
+    from swiftsure.engine.llm import LLM
     from swiftsure.engine.loading import CheckResult, check, load
     from swiftsure.engine.memory import MemoryPlan
     from swiftsure.engine.request import Generation, Timing, TokenLogprob
     from swiftsure.engine.sampling import SamplingParams
+    from swiftsure.engine.scheduling import Scheduling
+    from swiftsure.engine.snapshot import EngineSnapshot
+    from swiftsure.engine.stream import Stream
     from swiftsure.errors import (
         CapacityError,
         ContextLengthError,

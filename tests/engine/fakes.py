@@ -22,9 +22,11 @@ from swiftsure.engine.llm import LLM
 from swiftsure.engine.memory import MemoryPlan
 from swiftsure.engine.modes import LEVERS
 from swiftsure.engine.numerics import NUMERIC_LEVERS
+from swiftsure.engine.pass_cost import PassCost
 from swiftsure.engine.request import Request, TokenLogprob
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduling import Scheduling
 from swiftsure.engine.speculation import StepCost
 from swiftsure.models.conversation import conversation
 
@@ -176,6 +178,15 @@ class StillCost(StepCost):
         pass
 
 
+class StillPassCost(PassCost):
+    """The same for passes that read prompts."""
+
+    __slots__ = ()
+
+    def observe(self, rows: int, seconds: float) -> None:
+        pass
+
+
 class FakeTokenizer:
     """Tokens 0-255 are bytes; then pieces of words and of characters; the last is the end token."""
 
@@ -221,8 +232,10 @@ def describe(row: NDArray[np.float32], token: int, count: int) -> TokenLogprob:
     return TokenLogprob(token_id=token, logprob=float(values[token]), top=tuple((int(i), float(values[i])) for i in best))
 
 
-def make_engine(backend: FakeBackend | None = None, *, levers: Collection[str] = (), context: int = 256) -> Engine:
-    """How long drafts become follows StepCost's prior alone, never the time that the fake took."""
+def make_engine(
+    backend: FakeBackend | None = None, *, levers: Collection[str] = (), context: int = 256, scheduling: Scheduling | None = None
+) -> Engine:
+    """How long drafts become and who rides along follows StepCost's prior alone, never the time that the fake took."""
     engine = Engine(
         backend or FakeBackend(),
         FakeTokenizer(),
@@ -233,8 +246,10 @@ def make_engine(backend: FakeBackend | None = None, *, levers: Collection[str] =
         sources=(Lookup(FakeDrafter),),
         describe=describe,
         start_chain=chain_starter(numerics=FakeBackend.numerics, weights_sha256="0" * 64, isa="portable"),
+        scheduling=scheduling,
     )
     engine.drafting.policy.cost = StillCost()
+    engine._pass_s = StillPassCost(engine.drafting.policy.cost)
     return engine
 
 
@@ -260,10 +275,8 @@ def make_llm(backend: FakeBackend | None = None, *, levers: Collection[str] = ()
 
 
 def request(prompt: Sequence[int], **fields: Any) -> Request:
-    on_logits = fields.pop("on_logits", None)
-    digest = fields.pop("digest", False)
-    sampling = SamplingParams.of(fields).resolved()
-    return Request(prompt_ids=np.array(prompt, np.int32), sampling=sampling, on_logits=on_logits, digest=digest)
+    of_request = {name: fields.pop(name) for name in ("on_logits", "tier", "digest") if name in fields}
+    return Request(prompt_ids=np.array(prompt, np.int32), sampling=SamplingParams.of(fields).resolved(), **of_request)
 
 
 def run_all(engine: Engine, requests: Sequence[Request]) -> list[Running]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from swiftsure.engine.scheduling import Scheduling
 from swiftsure.errors import CapacityError
 
 rng = np.random.default_rng(5)
@@ -27,7 +28,8 @@ def prompts(count: int, low: int = 1, high: int = 60) -> list[list[int]]:
 @settings(max_examples=2000 if "--full" in sys.argv else 150, deadline=None)
 @given(data=st.data())
 def test_any_company_gives_the_tokens_of_a_request_alone(data):
-    """Levers, rows a pass, blocks (down to preemption), prefixes shared or not, greedy and sampled with penalties: the same tokens."""
+    """Levers, rows a pass, blocks (down to preemption), prefixes shared or not, tiers, arrivals, greedy and sampled with penalties: the
+    same tokens."""
     levers = data.draw(st.sets(st.sampled_from(ALL_LEVERS)))
     backend = FakeBackend(
         kv_blocks=data.draw(st.integers(12, 40)),
@@ -47,10 +49,25 @@ def test_any_company_gives_the_tokens_of_a_request_alone(data):
                 seed=data.draw(st.integers(0, 3)),
                 repetition_penalty=data.draw(st.sampled_from([1.0, 1.3])),
                 frequency_penalty=data.draw(st.sampled_from([0.0, 0.5])),
+                tier=data.draw(st.sampled_from(["standard", "priority"])),
             )
         )
-    engine = make_engine(backend, levers=levers, context=96)
-    for seq, one in zip(run_all(engine, requests), requests, strict=True):
+    scheduling = Scheduling(
+        max_running=data.draw(st.integers(1, 16)),
+        priority_running=data.draw(st.integers(1, 3)),
+        priority_rows=data.draw(st.integers(3, 16)),
+        priority_slack=data.draw(st.sampled_from([0.0, 0.3, 10.0])),
+        prefill_chunk_ms=data.draw(st.sampled_from([1.0, 20.0, 60_000.0])),
+    )
+    engine = make_engine(backend, levers=levers, context=96, scheduling=scheduling)
+    sequences = []
+    for one in requests:
+        for _ in range(data.draw(st.integers(0, 5))):
+            engine.step()
+        sequences.append(engine.add(one))
+    while engine.step():
+        pass
+    for seq, one in zip(sequences, requests, strict=True):
         assert seq.error is None
         expected = token_by_token(backend, one)
         assert tokens_of(seq) == expected[: 96 - len(one.prompt_ids)]

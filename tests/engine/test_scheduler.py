@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swiftsure.engine.scheduler import Candidate, Limits, next_step
+from swiftsure.engine import scheduler
+from swiftsure.engine.scheduler import Candidate, Limits, Step
 
 
 def limits(**changes) -> Limits:
-    values = {"max_rows": 16, "max_logit_rows": 8, "block_size": 4, "max_running": 4, "mixed_passes": True, "mixed_prefill_rows": 8}
+    values = {"max_rows": 16, "max_logit_rows": 8, "block_size": 4, "max_running": 4, "mixed_passes": True, "prefill_chunk_s": 8}
     return Limits(**values | changes)
+
+
+def next_step(line, queue, *, free_blocks: int, limits: Limits, pass_s=lambda rows: rows) -> Step:
+    """A row takes a second, unless said otherwise."""
+    return scheduler.next_step(line, queue, free_blocks=free_blocks, limits=limits, pass_s=pass_s)
 
 
 def running(key: int, length: int, computed: int, *, draft: int = 0, blocks: int | None = None) -> Candidate:
@@ -122,3 +130,116 @@ def test_every_step_keeps_to_the_limits(data):
         assert (c.blocks + w.new_blocks) * 4 >= w.start + w.rows + w.draft
     if queue and not step.work:
         assert step.preempt, "running requests always move, or make room"
+
+
+# --- order within a tier --------------------------------------------------------------------------------------------------
+
+
+def test_short_prompt_is_read_beside_a_long_one_that_came_before():
+    step = next_step([waiting(1, 60), waiting(2, 4)], [], free_blocks=40, limits=limits())
+    assert step.admit == (1, 2)
+    assert rows(step) == {1: (12, 0, False), 2: (4, 0, True)}
+
+
+def test_long_prompt_keeps_three_quarters_of_a_pass_whoever_comes_later():
+    line = [waiting(key, 3) for key in range(2, 5)]
+    step = next_step(line, [running(1, 60, 16)], free_blocks=40, limits=limits())
+    assert rows(step) == {1: (13, 0, False), 2: (3, 0, True)}, "the second short one would make it five rows of sixteen"
+
+
+def test_of_two_long_prompts_the_earlier_one_is_read_first():
+    step = next_step([waiting(1, 60), waiting(2, 50), waiting(3, 4)], [], free_blocks=60, limits=limits())
+    assert step.admit == (1, 3), "the second waits, as it would without the third"
+    assert rows(step) == {1: (12, 0, False), 3: (4, 0, True)}
+
+
+def test_short_prompt_does_not_take_blocks_that_an_earlier_one_waits_for():
+    step = next_step([waiting(1, 60), waiting(2, 50), waiting(3, 4)], [], free_blocks=20, limits=limits())
+    assert step.admit == (1,), "15 blocks for the first, and 13 for the second are not there"
+
+
+# --- prompts in milliseconds ----------------------------------------------------------------------------------------------
+
+
+def test_prompt_rows_lengthen_a_pass_that_decodes_by_the_chunk_time_at_most():
+    for a_row_s, expected in ((1, 8), (0.75, 10), (4, 8)):
+        step = next_step(
+            [waiting(2, 40)], [running(1, 9, 8)], free_blocks=20, limits=limits(prefill_chunk_s=8), pass_s=lambda rows, s=a_row_s: s * rows
+        )
+        assert rows(step)[2][0] == expected, "a large model still reads 8 rows a pass"
+
+
+def test_nobody_who_decodes_means_that_no_time_is_kept():
+    step = next_step([waiting(2, 40)], [], free_blocks=20, limits=limits(), pass_s=lambda rows: 1000 * rows)
+    assert rows(step) == {2: (16, 0, False)}
+
+
+# --- tiers ----------------------------------------------------------------------------------------------------------------
+
+
+def priority(candidate: Candidate) -> Candidate:
+    return replace(candidate, tier="priority")
+
+
+def test_priority_request_runs_alone_where_standard_rows_would_cost_more_than_the_slack():
+    queue = [priority(running(9, 9, 8)), running(1, 9, 8), running(2, 5, 4)]
+    step = next_step([waiting(3, 4)], queue, free_blocks=20, limits=limits(priority_slack=0.1))
+    assert rows(step) == {9: (1, 0, True)}
+    assert step.declined == 3
+
+
+def test_standard_rows_ride_along_in_order_of_arrival_as_far_as_the_slack_goes():
+    queue = [priority(running(9, 9, 8)), *(running(key, 9, 8) for key in range(1, 4))]
+    step = next_step([], queue, free_blocks=20, limits=limits(priority_slack=0.1), pass_s=lambda rows: 100 + 5 * (rows - 1))
+    assert rows(step) == {9: (1, 0, True), 1: (1, 0, True), 2: (1, 0, True)}
+    assert step.declined == 1
+
+
+def test_drafts_and_prompt_rows_of_standard_requests_ride_along_too():
+    queue = [priority(running(9, 9, 8)), running(1, 9, 8, draft=3), running(2, 40, 8)]
+    step = next_step([], queue, free_blocks=20, limits=limits(priority_slack=0.1), pass_s=lambda rows: 100 + rows)
+    assert rows(step) == {9: (1, 0, True), 1: (1, 3, True), 2: (6, 0, False)}
+
+
+def test_waiting_priority_request_is_admitted_before_earlier_standard_ones():
+    step = next_step([priority(waiting(9, 10)), waiting(1, 10)], [], free_blocks=4, limits=limits(priority_slack=0))
+    assert (step.admit, rows(step)) == ((9,), {9: (10, 0, True)})
+
+
+def test_priority_rows_bound_what_priority_requests_decode_in_a_pass():
+    queue = [priority(running(8, 9, 8, draft=15)), priority(running(9, 9, 8, draft=15))]
+    step = next_step([], queue, free_blocks=20, limits=limits(priority_rows=5))
+    assert rows(step) == {8: (1, 3, True), 9: (1, 0, True)}
+
+
+def test_places_are_kept_apart_by_tier():
+    full = [running(key, 9, 8) for key in range(4)]
+    line = [priority(waiting(9, 4)), priority(waiting(10, 4)), waiting(5, 4)]
+    step = next_step(line, full, free_blocks=20, limits=limits(max_running=4, priority_running=1, priority_slack=9))
+    assert step.admit == (9,), "the standard places are all taken, and no standard request takes a priority one's"
+    assert next_step(line[1:], [], free_blocks=20, limits=limits(priority_running=1, priority_slack=9)).admit == (10, 5)
+
+
+def test_standard_requests_give_up_their_blocks_for_a_priority_one_latest_first():
+    queue = [running(1, 16, 15), running(2, 16, 15), running(3, 16, 15)]
+    step = next_step([priority(waiting(9, 20))], queue, free_blocks=0, limits=limits())
+    assert (step.preempt, step.work) == ((3, 2), ()), "a step that makes room; the next one admits"
+    step = next_step([priority(waiting(9, 20))], queue[:1], free_blocks=8, limits=limits())
+    assert step.admit == (9,)
+
+
+def test_nobody_is_preempted_for_a_priority_request_that_would_not_fit_even_so():
+    step = next_step([priority(waiting(9, 200))], [running(1, 9, 8)], free_blocks=3, limits=limits())
+    assert (step.preempt, rows(step)) == ((), {1: (1, 0, True)})
+
+
+def test_standard_request_never_preempts_a_priority_one():
+    queue = [priority(running(9, 9, 8)), running(1, 9, 8, blocks=2)]
+    step = next_step([], queue, free_blocks=0, limits=limits(priority_slack=9))
+    assert (step.preempt, rows(step)) == ((1,), {9: (1, 0, True)})
+
+
+def test_without_batching_a_priority_request_has_the_pass_for_itself():
+    queue = [priority(running(9, 9, 8)), running(1, 9, 8)]
+    step = next_step([], queue, free_blocks=9, limits=limits(priority_slack=None, mixed_passes=False), pass_s=lambda rows: 1)
+    assert rows(step) == {9: (1, 0, True)}

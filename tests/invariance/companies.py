@@ -15,6 +15,8 @@ from swiftsure.engine.backend import Backend, RowBatch
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Request
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduler import Tier
+from swiftsure.engine.scheduling import Scheduling
 from swiftsure.engine.speculation import DraftPolicy, Offer
 from swiftsure.engine.token_chain import TokenChain
 from swiftsure.kernels import digest_reference
@@ -42,7 +44,8 @@ class Alone:
 
 @dataclass(frozen=True, slots=True)
 class Company:
-    """One schedule: which requests, when each arrives (in passes of the engine), the levers and limits, and what drafts are tried."""
+    """One schedule: which requests, when each arrives (in passes of the engine), the levers and limits, what drafts are tried, and which
+    requests are priority ones."""
 
     isa: str
     threads: int
@@ -51,6 +54,8 @@ class Company:
     max_rows: int
     max_logit_rows: int
     draft_seed: int
+    scheduling: Scheduling = field(default_factory=Scheduling)
+    priority: frozenset[int] = frozenset()  # places in ``requests``
 
 
 def alone(backend: Backend, prompt: NDArray[np.int32], sampling: SamplingParams) -> Alone:
@@ -112,6 +117,8 @@ class Seen:
     hits: int = 0
     shared_passes: int = 0
     preemptions: int = 0
+    rides: int = 0
+    declined: int = 0
 
 
 class NoText:
@@ -148,13 +155,16 @@ class Hall:
             sources=compiled.free_sources(),
             describe=compiled.describer(inner.isa),
             start_chain=compiled.chain_starter(numerics="any", weights_sha256="none", isa=inner.isa),
+            scheduling=company.scheduling,
         )
         engine.drafting.policy = AnyLength(company.draft_seed)
-        arrivals = sorted(company.requests, key=lambda pair: pair[1])
+        tiers: list[Tier] = ["priority" if place in company.priority else "standard" for place in range(len(company.requests))]
+        arrivals = sorted(zip(company.requests, tiers, strict=True), key=lambda arrival: arrival[0][1])
         running, passes = [], 0
         while arrivals or engine.has_work:
-            while arrivals and (arrivals[0][1] <= passes or not engine.has_work):
-                running.append(self._add(engine, self.requests[arrivals.pop(0)[0] % len(self.requests)]))
+            while arrivals and (arrivals[0][0][1] <= passes or not engine.has_work):
+                (index, _), tier = arrivals.pop(0)
+                running.append(self._add(engine, self.requests[index % len(self.requests)], tier))
             engine.step()
             passes += 1
         for expected, sequence, rows in running:
@@ -167,11 +177,12 @@ class Hall:
         self._count(engine, backend.passes)
         self.tally.schedules.add(hash((self.name, company)))
 
-    def _add(self, engine: Engine, expected: Alone):  # type: ignore[no-untyped-def]
+    def _add(self, engine: Engine, expected: Alone, tier: Tier):  # type: ignore[no-untyped-def]
         rows: list[tuple[int, NDArray[np.float32]]] = []
         request = Request(
             prompt_ids=expected.prompt,
             sampling=expected.sampling,
+            tier=tier,
             on_logits=lambda position, row: rows.append((position, row.copy())),
             digest=True,
         )
@@ -195,3 +206,5 @@ class Hall:
         self.seen.hits += evidence.prefix_cache.hits
         self.seen.shared_passes += evidence.batching.shared_passes
         self.seen.preemptions += evidence.passes.preemptions
+        self.seen.rides += evidence.tiers.rides_granted
+        self.seen.declined += evidence.tiers.rides_declined

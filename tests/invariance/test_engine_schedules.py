@@ -16,6 +16,7 @@ from swiftsure import kernels
 from swiftsure.engine.backend import Backend
 from swiftsure.engine.cpu import CPUBackend
 from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.scheduling import Scheduling
 from tiny_models import TinyModel, random_spec
 
 MODELS = 6
@@ -52,6 +53,13 @@ def make_requests(backend: Backend, seed: int) -> list[Alone]:
 @st.composite
 def companies(draw: st.DrawFn, *, isas: Sequence[str]) -> Company:
     request = st.tuples(st.integers(0, REQUESTS - 1), st.integers(0, 12))
+    scheduling = Scheduling(
+        max_running=draw(st.sampled_from([2, 16])),
+        priority_running=draw(st.integers(1, 2)),
+        priority_rows=draw(st.sampled_from([2, 16])),
+        priority_slack=draw(st.sampled_from([0.1, 2.0, 4.0, 10.0])),
+        prefill_chunk_ms=draw(st.sampled_from([1.0, 50.0])),
+    )
     return Company(
         isa=draw(st.sampled_from(list(isas))),
         threads=draw(st.integers(1, 4)),
@@ -60,6 +68,8 @@ def companies(draw: st.DrawFn, *, isas: Sequence[str]) -> Company:
         max_rows=draw(st.sampled_from([3, 8, 16, 64])),
         max_logit_rows=draw(st.sampled_from([2, 5, 16])),
         draft_seed=draw(st.integers(0, 1000)),
+        scheduling=scheduling,
+        priority=draw(st.frozensets(st.integers(0, 5), max_size=3)),
     )
 
 
@@ -104,6 +114,8 @@ def test_a_request_in_any_company_gets_the_tokens_and_logits_it_gets_alone(hall:
     assert seen.hits > 0
     assert seen.shared_passes > 0
     assert seen.preemptions > 0
+    assert seen.rides > 0
+    assert seen.declined > 0
 
 
 def test_sampled_requests_do_not_follow_the_greedy_path(hall: Hall) -> None:

@@ -49,6 +49,7 @@ class Activation:
     levers_off: tuple[str, ...] = ()
     lever_states: tuple[LeverState, ...] = ()
     passes: dict[str, int] = field(default_factory=dict)
+    tiers: dict[str, float] = field(default_factory=dict)
     draft: DraftInfo | None = None  # beside the look-up that speculation always has
 
     @property

@@ -1,13 +1,13 @@
 """The engine: requests in, passes, tokens and text out. Synchronous; one call of ``step`` is one pass.
 
 Life of a request: ``add`` puts it in ``waiting``; a step admits it (blocks, cached prefix), prefills it, decodes it token by token or draft
-by draft, and finishes it. A preempted request goes back to the head of ``waiting`` and is recomputed. Whatever happens to one request
+by draft, and finishes it. A preempted request goes back to its place in ``waiting`` and is recomputed. Whatever happens to one request
 (a callback that raises, a cancellation) happens to that request alone.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from bisect import insort
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as SequenceOf
 from time import perf_counter
@@ -16,21 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.backend import Backend
+from swiftsure.engine.candidates import admissible, is_standard, precedence, priority_count, running_candidates, waiting_candidates
+from swiftsure.engine.counting import Counting
 from swiftsure.engine.delivery import Delivery, Describe
 from swiftsure.engine.drafting.planner import DraftPlanner
 from swiftsure.engine.drafting.source import DraftSource
-from swiftsure.engine.evidence import Evidence, count_pass
 from swiftsure.engine.kv_blocks import BlockManager, BlockTable, PrefixMatch
+from swiftsure.engine.pass_cost import PassCost
 from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenSampler
 from swiftsure.engine.runner import Runner
-from swiftsure.engine.scheduler import Candidate, Limits, Step, Work, next_step
+from swiftsure.engine.scheduler import Candidate, Step, Work, next_step
+from swiftsure.engine.scheduling import Scheduling
+from swiftsure.engine.snapshot import EngineSnapshot
 from swiftsure.engine.speculation import StepCost
 from swiftsure.engine.text import TextAssembler, TokenBytes
 from swiftsure.engine.token_chain import StartChain, TokenChain
 from swiftsure.errors import CapacityError, UsageError
 
-MAX_RUNNING = 16
-_REMEMBERED_PROMPTS = 65_536  # first blocks remembered, to know an occasion of the prefix cache when it comes
 _CALIBRATION_ROWS = (1, 2, 4, 8, 16)
 
 
@@ -49,14 +51,17 @@ class Engine:
         sources: SequenceOf[DraftSource],
         describe: Describe,
         start_chain: StartChain | None = None,
+        scheduling: Scheduling | None = None,
     ) -> None:
         """``start_chain``: None where nobody will ask for digests."""
         self.backend = backend
         self.context = context
         self.levers = frozenset(levers)
-        self.evidence = Evidence()
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []  # in order of arrival
+        self.scheduling = scheduling or Scheduling()
+        self._counting = Counting(self.levers, backend.kv_block_size)
+        self.evidence = self._counting.evidence
+        self.waiting: list[Sequence] = []  # both in order of precedence: priority requests first, then by arrival
+        self.running: list[Sequence] = []
         self.drafting = DraftPlanner(sources if "speculation" in self.levers else (), self.evidence.speculation)
         self.pass_s = 0.0  # spent in the back end, in all passes so far
         self.drafting_s = 0.0  # and on guessing what comes next
@@ -64,18 +69,13 @@ class Engine:
         self._make_sampler = make_sampler
         self._start_chain = start_chain
         self._delivery = Delivery(self.drafting, frozenset(end_ids), describe)
-        most = min(MAX_RUNNING, backend.max_rows, backend.max_logit_rows) if "batching" in self.levers else 1
-        self._limits = Limits(
-            max_rows=backend.max_rows,
-            max_logit_rows=backend.max_logit_rows,
-            block_size=backend.kv_block_size,
-            max_running=most,
-            mixed_passes="chunked_prefill" in self.levers,
-        )
+        self._limits = self.scheduling.limits(backend, self.levers)
+        self._pass_s = PassCost(self.drafting.policy.cost)
         self._reset_cache()
         self._next_key = 0
         self._unfinished: dict[int, Sequence] = {}  # the truth about who is there, even when an interrupt tears a queue
         self._in_pass: tuple[Sequence, ...] = ()
+        self._hurried = False  # a priority request is there
 
     # --- requests ---------------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Engine:
         self.drafting.open(seq)
         self._next_key += 1
         self._unfinished[seq.key] = seq
-        self.waiting.append(seq)
+        insort(self.waiting, seq, key=precedence)
         return seq
 
     def start_chain(self, prompt_ids: NDArray[np.int32]) -> TokenChain:
@@ -150,12 +150,20 @@ class Engine:
                 self._finish(seq, "cancelled")
             if not self.has_work:
                 return False
+            self._hurried = any(queue and queue[0].request.tier == "priority" for queue in (self.running, self.waiting))
+            self._plan_drafts()
             step, matches = self._decide()
             began = perf_counter()
             work = self._apply(step, matches)
+            while not work and step.preempt:  # it only made room
+                step, matches = self._decide()
+                work = self._apply(step, matches)
             if work:
+                standard_there = self._hurried and any(map(is_standard, (*self.running[-1:], *self.waiting[-1:])))
                 self._run(work)
-                self._time_step(work, perf_counter() - began)
+                rows, seconds = step.rows, perf_counter() - began
+                self._counting.took(step, rows, seconds, standard_there=standard_there)
+                self._time_step(step, rows, seconds)
             else:
                 self._fail_head()
         except BaseException as error:
@@ -198,53 +206,60 @@ class Engine:
     def clear_caches(self) -> None:
         """Forgets prefixes and what earlier requests taught about drafts. Requests in flight keep their blocks."""
         self._blocks.clear()
-        self._seen_first_blocks.clear()
+        self._counting.forget_prompts()
         self.drafting.clear()
+
+    def snapshot(self) -> EngineSnapshot:
+        """Queues, blocks, the last pass and what was counted so far; takes microseconds."""
+        return self._counting.snapshot(self.waiting, self.running, self._blocks)
 
     # --- deciding ---------------------------------------------------------------------------------------------------------
 
     def _decide(self) -> tuple[Step, dict[int, PrefixMatch]]:
-        self._plan_drafts()
         blocks = self._blocks
-        tight = self._is_tight()
-        running = [
-            Candidate(
-                key=seq.key,
-                length=seq.length,
-                computed=seq.computed,
-                blocks=len(seq.table.blocks),
-                draft=seq.draft_length,
-                owned=blocks.owned(seq.table) if tight else 0,
-            )
-            for seq in self.running
-        ]
+        tight = self._is_tight() or (self._hurried and self.waiting[:1] != [] and not is_standard(self.waiting[0]))
+        running = running_candidates(self.running, blocks, owned=tight)
         waiting: list[Candidate] = []
         matches: dict[int, PrefixMatch] = {}
         if self.waiting:
-            for seq in list(self.waiting)[: self._limits.max_running - len(running)]:
-                match = matches[seq.key] = blocks.match(seq.ids[: seq.length])
-                held = len(match.blocks)
-                waiting.append(Candidate(key=seq.key, length=seq.length, computed=held * blocks.block_size, blocks=held, idle=match.idle))
-        return next_step(waiting, running, free_blocks=blocks.free_blocks, limits=self._limits), matches
+            waiting, matches = waiting_candidates(admissible(self.waiting, self.running, self._limits), blocks)
+        self._pass_s.step = self.drafting.policy.cost
+        step = next_step(waiting, running, free_blocks=blocks.free_blocks, limits=self._limits, pass_s=self._pass_s)
+        return step, matches
 
     def _plan_drafts(self) -> None:
         decoding = [seq for seq in self.running if seq.length - seq.computed == 1]
+        most = min(self._limits.max_rows, self._limits.max_logit_rows)
         started = perf_counter()
-        self.drafting.plan(decoding, most_rows=min(self._limits.max_rows, self._limits.max_logit_rows))
+        if self._hurried:
+            self._plan_hurried(decoding, most)
+        else:
+            self.drafting.plan(decoding, most_rows=most)
         self.drafting_s += perf_counter() - started
+
+    def _plan_hurried(self, decoding: list[Sequence], most: int) -> None:
+        """Drafts for a pass with priority rows: theirs as if nobody else were there, and others' only where they may ride along."""
+        first = priority_count(decoding)
+        priority, standard = decoding[:first], decoding[first:]
+        self.drafting.plan(priority, most_rows=min(self._limits.priority_rows, most))
+        rows = sum(1 + seq.draft_length for seq in priority)
+        slack, pass_s = self._limits.priority_slack, self._pass_s
+        if slack is None or (rows and pass_s(rows + 1) > pass_s(rows) * (1.0 + slack)):
+            self.drafting.skip(standard)
+        elif standard:
+            self.drafting.plan(standard, most_rows=most, beside=rows, stepwise=False)
 
     # --- carrying out -----------------------------------------------------------------------------------------------------
 
     def _apply(self, step: Step, matches: dict[int, PrefixMatch]) -> list[tuple[Work, Sequence]]:
-        self._count_step(step)
+        if step.work:
+            self._count_step(step)
         by_key = {seq.key: seq for seq in self.running}
-        for key in step.preempt:  # latest arrival first, so the earliest ends up at the head
+        for key in step.preempt:
             self._preempt(by_key[key])
         for key in step.admit:  # cached blocks are taken before any block is allocated, or they could be evicted
-            seq = by_key[key] = self._admit(matches[key])
-            if seq.key != key:
-                raise RuntimeError(f"request {key} was admitted before request {seq.key}")
-        tight = self._is_tight()
+            by_key[key] = self._admit(self._unfinished[key], matches[key])
+        tight = self._hurried or self._is_tight()
         work: list[tuple[Work, Sequence]] = []
         for w in step.work:
             seq = by_key[w.key]
@@ -255,27 +270,26 @@ class Engine:
             if w.draft and seq.draft is not None:
                 seq.ids[seq.length : seq.length + w.draft] = seq.draft.tokens[: w.draft]
             elif seq.draft_length and tight:
-                seq.draft_declined = True  # no block was left for it
+                seq.draft_declined = True  # no block or no time was left for it
             work.append((w, seq))
         return work
 
-    def _admit(self, match: PrefixMatch) -> Sequence:
-        seq = self.waiting.popleft()
-        self.running.append(seq)
+    def _admit(self, seq: Sequence, match: PrefixMatch) -> Sequence:
+        self.waiting.remove(seq)
+        insort(self.running, seq, key=precedence)
         self._blocks.adopt(seq.table, match)
         seq.computed = len(match.blocks) * self._blocks.block_size
         seq.state = State.RUNNING
         self._runner.open_slot(seq)
         if not seq.scheduled_s:
-            seq.scheduled_s = perf_counter()
-            self._count_lookup(seq, len(match.blocks))
+            self._counting.start(seq, held=len(match.blocks), evictions=self._blocks.evictions)
         return seq
 
     def _preempt(self, seq: Sequence) -> None:
         self.running.remove(seq)
         self._release(seq)
         seq.restart()
-        self.waiting.appendleft(seq)
+        insort(self.waiting, seq, key=precedence)
         self.evidence.passes.preemptions += 1
 
     def _run(self, work: list[tuple[Work, Sequence]]) -> None:
@@ -285,22 +299,27 @@ class Engine:
         self.pass_s += perf_counter() - began
         hidden = self._runner.hidden(work) if self.drafting.wants_hidden else [None] * len(work)
         for (w, seq), rows, behind in zip(work, logits, hidden, strict=True):
+            reason = None
             if rows is None:
                 seq.computed = w.start + w.rows
-                reason = None
             else:
+                known = seq.length
                 reason = self._delivery.deliver(seq, w, rows, behind)
+                self.evidence.passes.tokens += seq.length - known
             self._blocks.enter(seq.table, seq.ids, seq.computed)
-            if w.start < self._blocks.block_size <= seq.computed:
-                self._remember_first_block(seq)
+            self._counting.computed(seq, before=w.start)
             if reason is not None:
                 self._finish(seq, reason)
         self._in_pass = ()
 
-    def _time_step(self, work: list[tuple[Work, Sequence]], seconds: float) -> None:
+    def _time_step(self, step: Step, rows: int, seconds: float) -> None:
         """Sampling and delivery count too: a token that comes with another one's pass saves its share of them."""
-        if self.drafting.active and all(w.sample and w.rows == 1 for w, _ in work):
-            self.drafting.policy.cost.observe(sum(1 + w.draft for w, _ in work), seconds)
+        if not self.drafting.active and not self._limits.mixed_passes:
+            return
+        if all(w.sample and w.rows == 1 for w in step.work):
+            self.drafting.policy.cost.observe(rows, seconds)
+        else:
+            self._pass_s.observe(rows, seconds)
 
     def _finish(self, seq: Sequence, reason: FinishReason) -> None:
         self._delivery.close(seq, reason)
@@ -331,7 +350,7 @@ class Engine:
         """A step broke off anywhere in its middle: the requests of its pass end, all others start over from their tokens."""
         in_pass, self._in_pass = self._in_pass, ()
         self._reset_cache()
-        self.running, self.waiting = [], deque()
+        self.running, self.waiting = [], []
         for key in sorted(self._unfinished):
             seq = self._unfinished[key]
             seq.table, seq.slot = BlockTable(), -1
@@ -343,7 +362,7 @@ class Engine:
                 self._forget(seq)
             else:
                 seq.restart()
-                self.waiting.append(seq)
+                insort(self.waiting, seq, key=precedence)
 
     def _refuse_within_pass(self) -> None:
         """A callback may look at its row. A pass inside its pass would overwrite that row, and run requests that are half delivered."""
@@ -352,43 +371,25 @@ class Engine:
 
     def _reset_cache(self) -> None:
         self._blocks = BlockManager(self.backend.kv_blocks, self.backend.kv_block_size, prefix_cache="prefix_cache" in self.levers)
-        self._runner = Runner(self.backend, context=self.context, max_running=self._limits.max_running)
-        self._seen_first_blocks: set[bytes] = set()
+        most_running = self._limits.max_running + self._limits.priority_running
+        self._runner = Runner(self.backend, context=self.context, max_running=most_running)
+        self._counting.forget_prompts()
 
     # --- counting ---------------------------------------------------------------------------------------------------------
 
-    def _count_lookup(self, seq: Sequence, held: int) -> None:
-        """One look into the prefix cache per request. The occasion is known apart from the cache: this beginning was computed before."""
-        if "prefix_cache" not in self.levers or seq.length <= self._blocks.block_size:
-            return
-        counts = self.evidence.prefix_cache
-        first_block = seq.ids[: self._blocks.block_size].tobytes()
-        occasion = first_block in self._seen_first_blocks
-        reused = held * self._blocks.block_size
-        counts.lookups += 1
-        counts.occasions += occasion
-        counts.hits += held > 0
-        counts.evicted += occasion and not held and self._blocks.evictions > 0
-        counts.tokens_reused += reused
-        seq.count("prefix_cache", lookups=1, occasions=int(occasion), hits=int(held > 0), tokens_reused=reused)
-
-    def _remember_first_block(self, seq: Sequence) -> None:
-        if len(self._seen_first_blocks) < _REMEMBERED_PROMPTS:
-            self._seen_first_blocks.add(seq.ids[: self._blocks.block_size].tobytes())
-
     def _count_step(self, step: Step) -> None:
-        if not step.work:
-            return
-        count_pass(
-            self.evidence,
+        self._counting.step(
             step,
             requests=len(self.running) + len(self.waiting),
-            decoding=any(seq.length - seq.computed == 1 for seq in self.running),
-            full=step.fills(self._limits) or bool(step.preempt) or not self._limits.mixed_passes or self._short_of_blocks(),
-            levers=self.levers,
+            decoding=not step.declined and any(seq.length - seq.computed == 1 for seq in self.running),
+            full=step.declined > 0
+            or self._limits.max_running == 1
+            or step.fills(self._limits)
+            or bool(step.preempt)
+            or not self._limits.mixed_passes
+            or self._short_of_blocks(),
+            lever_uses=self.backend.lever_uses,
         )
-        for name, count in self.backend.lever_uses.items():
-            self.evidence.count_numeric(name, count)
 
     def _is_tight(self) -> bool:
         """The next pass may not find a block for every row it could use."""

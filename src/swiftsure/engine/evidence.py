@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from swiftsure.engine.scheduler import Step
+from swiftsure.engine.scheduler import Step, Tier
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class PrefixCacheEvidence:
 @dataclass(slots=True)
 class BatchingEvidence:
     occasions: int = 0  # passes while more than one request was there
-    no_room: int = 0  # of those, where the others had to wait for blocks or rows
+    no_room: int = 0  # of those, where the others had to wait for blocks, rows or a place
     shared_passes: int = 0  # passes with rows of more than one request
     requests: int = 0  # summed over the shared passes
     most_requests: int = 0
@@ -75,6 +75,29 @@ class PassCounts:
     most_rows: int = 0
     prompt_rows: int = 0
     preemptions: int = 0
+    tokens: int = 0  # generated
+
+
+@dataclass(slots=True)
+class TierCounts:
+    requests: int = 0  # that ran a first row
+    passes: int = 0  # with rows of the tier
+    rows: int = 0
+    waited_s: float = 0.0  # from being queued to the first row, summed
+    longest_wait_s: float = 0.0
+
+
+@dataclass(slots=True)
+class TierEvidence:
+    """What priority requests took from standard ones, and what these kept."""
+
+    standard: TierCounts = field(default_factory=TierCounts)
+    priority: TierCounts = field(default_factory=TierCounts)
+    rides_granted: int = 0  # standard requests with rows in a pass with priority rows, summed over such passes
+    rides_declined: int = 0  # without, because the pass would have taken longer than the slack allows
+    standard_held_s: float = 0.0  # passes with priority rows and none of the standard requests that were there
+    longest_hold_s: float = 0.0  # such passes in a row
+    hold_s: float = 0.0  # the present row of them
 
 
 @dataclass(slots=True)
@@ -86,6 +109,7 @@ class Evidence:
     row_integers: PackingEvidence = field(default_factory=PackingEvidence)
     int8_kv: SmallKVEvidence = field(default_factory=SmallKVEvidence)
     passes: PassCounts = field(default_factory=PassCounts)
+    tiers: TierEvidence = field(default_factory=TierEvidence)
 
     def count_numeric(self, lever: str, uses: int) -> None:
         """One pass with so many matrices or layers that a numeric lever applies to."""
@@ -103,15 +127,59 @@ class Evidence:
             counts |= {f"{source}_drafted": drafted, f"{source}_accepted": accepted}
         return counts
 
+    def of_tiers(self) -> dict[str, float]:
+        """The counters of the tiers, each tier's called ``standard_rows`` and so on."""
+        counts: dict[str, Any] = asdict(self.tiers)
+        del counts["hold_s"]
+        mine = {f"{tier}_{name}": value for tier in get_args(Tier) for name, value in counts.pop(tier).items()}
+        return mine | counts
+
+
+def count_tiers(evidence: TierEvidence, step: Step, rows: int, seconds: float, *, standard_there: bool) -> tuple[int, int]:
+    """Counts whose ``rows`` a pass ran, in ``seconds``; returns the rows of standard and of priority requests.
+
+    standard_there: a standard request was running or waiting.
+    """
+    if step.work[0].tier == "standard":  # priority requests come first
+        evidence.standard.passes += 1
+        evidence.standard.rows += rows
+        evidence.hold_s = 0.0
+        return rows, 0
+    priority = sum(w.rows + w.draft for w in step.work if w.tier == "priority")
+    standard = rows - priority
+    for counts, of_tier in ((evidence.standard, standard), (evidence.priority, priority)):
+        if of_tier:
+            counts.passes += 1
+            counts.rows += of_tier
+    evidence.rides_declined += step.declined
+    if priority and standard:
+        evidence.rides_granted += sum(w.tier == "standard" for w in step.work)
+    if priority and standard_there and not standard:
+        evidence.standard_held_s += seconds
+        evidence.hold_s += seconds
+        evidence.longest_hold_s = max(evidence.longest_hold_s, evidence.hold_s)
+    else:
+        evidence.hold_s = 0.0
+    return standard, priority
+
+
+def count_start(evidence: TierEvidence, tier: Tier, waited_s: float) -> None:
+    """A request runs its first row."""
+    counts = evidence.priority if tier == "priority" else evidence.standard
+    counts.requests += 1
+    counts.waited_s += waited_s
+    counts.longest_wait_s = max(counts.longest_wait_s, waited_s)
+
 
 def count_pass(evidence: Evidence, step: Step, *, requests: int, decoding: bool, full: bool, levers: Collection[str]) -> None:
     """Counts what a pass is and what it could have been.
 
-    requests: how many are there, running or waiting. decoding: one of them was decoding. full: no row or block was left for another.
+    requests: how many are there, running or waiting. decoding: one of them was decoding. full: no row or block was left for another, or
+    the pass was in a hurry.
     """
     passes, batching, chunked = evidence.passes, evidence.batching, evidence.chunked_prefill
     rows = step.rows
-    prompt_rows = sum(w.rows for w in step.work if w.rows > 1 or not w.sample)
+    prompt_rows = sum([w.rows for w in step.work if w.rows > 1 or not w.sample])
     passes.passes += 1
     passes.rows += rows
     passes.most_rows = max(passes.most_rows, rows)

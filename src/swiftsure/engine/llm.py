@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, get_args, overload
@@ -25,6 +24,9 @@ from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
 from swiftsure.engine.request import Sequence as Running
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
+from swiftsure.engine.scheduling import Scheduling
+from swiftsure.engine.snapshot import EngineSnapshot
+from swiftsure.engine.stream import Stream, drive
 from swiftsure.errors import ContextLengthError, SwiftsureError, UsageError
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class LLM:
         *,
         sampling: SamplingParams | None = None,
         on_logits: LogitsCallback | None = None,
+        tier: Tier = "standard",
         digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> Generation: ...
@@ -97,6 +100,7 @@ class LLM:
         *,
         sampling: Sampling = None,
         on_logits: Sequence[LogitsCallback | None] | None = None,
+        tier: Tier = "standard",
         digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> list[Generation]: ...
@@ -107,6 +111,7 @@ class LLM:
         *,
         sampling: Sampling = None,
         on_logits: Callbacks = None,
+        tier: Tier = "standard",
         digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> Generation | list[Generation]:
@@ -119,6 +124,7 @@ class LLM:
         ``on_logits(position, row)`` sees the raw logits of every generated token, in order; for a list, one callback each.
         ``digest`` asks for the digest of those logits in each result, the same in every company and in ``exact`` as in ``default``;
         :meth:`replay_digest` computes it anew.
+        ``tier``: ``priority`` goes before everything ``standard``, see :class:`~swiftsure.engine.scheduling.Scheduling`.
 
         Raises UsageError, TemplateError and ContextLengthError before anything runs. KeyboardInterrupt ends these requests and leaves the
         model usable.
@@ -128,7 +134,7 @@ class LLM:
         if not is_batch(prompts):
             if isinstance(on_logits, Sequence) or isinstance(sampling, Sequence):
                 raise UsageError("one prompt takes one sampling and one on_logits, got a list")
-            return self._generate([prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked, digest=digest)[0]
+            return self._generate([prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked, tier=tier, digest=digest)[0]
         count = len(prompts)
         if callable(on_logits):
             raise UsageError("on_logits must be a list for a list of prompts, one callback each")
@@ -137,7 +143,7 @@ class LLM:
         for name, given in (("on_logits", callbacks), ("sampling", many)):
             if len(given) != count:
                 raise UsageError(f"{name} must have one entry for each of {count} prompts, got {len(given)}")
-        return self._generate(prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked, digest=digest)
+        return self._generate(prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked, tier=tier, digest=digest)
 
     def stream(
         self,
@@ -145,6 +151,7 @@ class LLM:
         *,
         sampling: SamplingParams | None = None,
         on_logits: LogitsCallback | None = None,
+        tier: Tier = "standard",
         digest: bool = False,
         **fields: Unpack[GenerateFields],
     ) -> Stream:
@@ -153,7 +160,7 @@ class LLM:
         if is_batch(prompt):
             raise UsageError("stream takes one prompt, got a list of prompts")
         chat, sampling_fields = split_fields(fields)
-        request = self._request(prompt, _params(sampling, sampling_fields), on_logits, chat, asked, digest=digest)
+        request = self._request(prompt, _params(sampling, sampling_fields), on_logits, chat, asked, tier=tier, digest=digest)
         with self._lock:
             self._check_open()
             return Stream(self._engine, self._lock, self._engine.add(request))
@@ -267,8 +274,19 @@ class LLM:
             levers_off=self._levers_off,
             lever_states=lever_states(engine.levers, self._levers_off, engine.evidence),
             passes=engine.evidence.of("passes"),
+            tiers=engine.evidence.of_tiers(),
             draft=self.draft,
         )
+
+    def snapshot(self) -> EngineSnapshot:
+        """Queues, key-value blocks, the rows of the last pass and counts so far; cheap enough to be asked many times a second."""
+        with self._lock:
+            return self._engine.snapshot()
+
+    @property
+    def scheduling(self) -> Scheduling:
+        """The limits of the queues that the model was loaded with."""
+        return self._engine.scheduling
 
     @property
     def context(self) -> int:
@@ -319,12 +337,13 @@ class LLM:
         chat: ChatFields,
         asked: float,
         *,
+        tier: Tier,
         digest: bool,
     ) -> list[Generation]:
         requests = []
         for i, (prompt, sampling, on_logits) in enumerate(zip(prompts, params, callbacks, strict=True)):
             try:
-                requests.append(self._request(prompt, sampling, on_logits, chat, asked, digest=digest))
+                requests.append(self._request(prompt, sampling, on_logits, chat, asked, tier=tier, digest=digest))
             except SwiftsureError as error:
                 if len(prompts) > 1:
                     error.add_note(f"prompt {i} of {len(prompts)}")
@@ -337,7 +356,7 @@ class LLM:
                 for request in requests:
                     sequences.append(self._engine.add(request))
             for seq in sequences:
-                _drive(self._engine, self._lock, seq, lambda seq: seq.finished)
+                drive(self._engine, self._lock, seq, lambda seq: seq.finished)
             for seq in sequences:
                 if seq.error is not None:
                     raise seq.error
@@ -385,67 +404,6 @@ class LLM:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("this model is closed")
-
-
-class Stream:
-    """Pieces of one generation as they come. ``generation`` is what it has come to so far, in the end the whole.
-
-    Leaving early (``close``, or the end of a ``with`` block) cancels the request; ``cancel`` does so from another thread.
-    """
-
-    def __init__(self, engine: Engine, lock: threading.RLock, seq: Running) -> None:
-        self._engine = engine
-        self._lock = lock
-        self._seq = seq
-        self._pieces: deque[str] = deque()
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        seq = self._seq
-        if not self._pieces:
-            try:
-                _drive(self._engine, self._lock, seq, lambda seq: bool(seq.pieces) or seq.finished)
-            except BaseException:
-                self.close()
-                raise
-            self._pieces.extend(seq.take_pieces())
-        if self._pieces:
-            return self._pieces.popleft()
-        if seq.error is not None:
-            raise seq.error
-        raise StopIteration
-
-    @property
-    def generation(self) -> Generation:
-        with self._lock:
-            return self._seq.generation()
-
-    def cancel(self) -> None:
-        """Ends the request before the next pass."""
-        self._seq.cancel_requested = True
-
-    def close(self) -> None:
-        with self._lock:
-            self._engine.cancel(self._seq)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self._seq.cancel_requested = True  # nobody can read on: the next pass leaves it out
-
-
-def _drive(engine: Engine, lock: threading.RLock, seq: Running, ready: Callable[[Running], bool]) -> None:
-    """Runs passes until the sequence is ready. The lock is let go between passes, so other callers' requests join in."""
-    while not ready(seq):
-        with lock:
-            if not ready(seq):
-                engine.step()
 
 
 def _params(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:

@@ -17,7 +17,7 @@ from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
 from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
 from swiftsure.engine.numerics import FULL_NUMERICS, Numerics, plan_numerics
 from swiftsure.engine.threads import AUTO, NeighbourLook, ThreadChoice, check_threads, choose_threads
-from swiftsure.errors import CapacityError, NotActiveError
+from swiftsure.errors import CapacityError, NotActiveError, UsageError
 from swiftsure.models.schedule import Matmul, Schedule
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from swiftsure.engine.backend import Backend
     from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
+    from swiftsure.engine.scheduling import Scheduling
     from swiftsure.models.cache import Progress
     from swiftsure.models.costs import StepCost
     from swiftsure.models.licences import AcceptLicence
@@ -109,6 +110,7 @@ def load(
     cache: bool = True,
     progress: Progress | None = None,
     accept_licence: AcceptLicence = False,
+    scheduling: Scheduling | None = None,
 ) -> LLM:
     """Loads a model in a mode.
 
@@ -122,6 +124,7 @@ def load(
     engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all while a file is fetched or hashed, and again
     while weights are packed. accept_licence: True agrees to the terms of a model of the catalogue that asks for that before its first
     download (so does ``SWIFTSURE_ACCEPT_LICENCE=1``); a callback (name, licence) -> bool is asked; an agreement is recorded.
+    scheduling: how requests share passes; None: as :class:`~swiftsure.engine.scheduling.Scheduling` has it.
 
     Raises UsageError, the ModelError family (LicenceError: nobody agreed), NotActiveError (mode, lever or instruction set) and
     CapacityError (memory).
@@ -130,6 +133,8 @@ def load(
     require_available(mode)
     speculates = require_speculation(draft, mode, active_levers(mode_spec(mode), without)[0])
     check_threads(threads)
+    if scheduling is not None and scheduling.max_running > MAX_LOGIT_ROWS:
+        raise UsageError(f"max_running must be at most {MAX_LOGIT_ROWS}, the rows with logits of a pass, got {scheduling.max_running}")
     phases, look = Phases(), NeighbourLook()
     with phases.timed("resolve_s"):
         opened = _open(model, offline=offline, progress=progress, accept_licence=accept_licence)
@@ -157,7 +162,7 @@ def load(
                 with phases.timed("tokenizer_s"):
                     tokenizer.result()
                 opened.check_unchanged()  # last: a folder's tokenizer is read from a file of its own
-                return assemble(opened, backend, plan, phases, notes, cache=cache)
+                return assemble(opened, backend, plan, phases, notes, cache=cache, scheduling=scheduling)
             except BaseException:
                 backend.close()
                 raise
@@ -282,8 +287,17 @@ def make_plan(
     )
 
 
-def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: Sequence[str] = (), *, cache: bool = False) -> LLM:
-    """A loaded model from its parts. ``notes``: what a user should know of how it was loaded. ``cache``: as for :func:`load`."""
+def assemble(
+    model: Model,
+    backend: Backend,
+    plan: Plan,
+    phases: Phases,
+    notes: Sequence[str] = (),
+    *,
+    cache: bool = False,
+    scheduling: Scheduling | None = None,
+) -> LLM:
+    """A loaded model from its parts. ``notes``: what a user should know of how it was loaded. The rest: as for :func:`load`."""
     from swiftsure.engine import compiled
     from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
@@ -303,6 +317,7 @@ def assemble(model: Model, backend: Backend, plan: Plan, phases: Phases, notes: 
         sources=(*compiled.free_sources(), *((built.source,) if built else ())) if "speculation" in plan.levers else (),
         describe=compiled.describer(backend.isa),
         start_chain=compiled.chain_starter(numerics=backend.numerics, weights_sha256=model.files.sha256, isa=backend.isa),
+        scheduling=scheduling,
     )
     if "speculation" in plan.levers:
         with phases.timed("calibrate_s"):

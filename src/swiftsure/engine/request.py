@@ -160,6 +160,7 @@ class Sequence:
     draft_declined: bool = False  # verifying none of it was chosen
     acceptance: dict[str, Acceptance] = field(default_factory=dict)  # by source of drafts
     cancel_requested: bool = False
+    queued_s: float = field(default_factory=perf_counter)
     finish_reason: FinishReason | None = None
     error: Exception | None = None
     pieces: list[str] = field(default_factory=list)  # text not yet fetched by a stream

@@ -65,29 +65,39 @@ class DraftPlanner:
 
     # --- before a pass ----------------------------------------------------------------------------------------------------
 
-    def plan(self, decoding: SequenceOf[Sequence], *, most_rows: int) -> None:
-        """Leaves in each sequence the draft that the next pass, of at most ``most_rows`` rows with logits, should verify."""
+    def plan(self, decoding: SequenceOf[Sequence], *, most_rows: int, beside: int = 0, stepwise: bool = True) -> None:
+        """Leaves in each sequence the draft that the next pass, of at most ``most_rows`` rows with logits, should verify.
+
+        ``beside``: rows that the pass runs for others. Without ``stepwise`` only sources are asked that take no passes of their own.
+        """
+        base_rows = len(decoding) + beside
         guesses: list[_Guess] = []
         for seq in decoding:
             seq.draft, seq.draft_length, seq.draft_declined = None, 0, False
-            room = min(MAX_DRAFT, len(seq.ids) - seq.length - 1, most_rows - len(decoding))
+            room = min(MAX_DRAFT, len(seq.ids) - seq.length - 1, most_rows - base_rows)
             if room > 0:
                 guesses.append(_Guess(seq, room))
         if not guesses:
             return
         self.policy.cost.enter(sum(seq.length for seq in decoding) // len(decoding))
         for source in self._sources:
-            if source.stepwise:
-                self._ask_by_steps(source, guesses, len(decoding))
-            else:
-                self._ask(source, guesses, len(decoding))
+            if not source.stepwise:
+                self._ask(source, guesses, base_rows)
+            elif stepwise:
+                self._ask_by_steps(source, guesses, base_rows)
         offering = [guess for guess in guesses if len(guess.draft.tokens)]
         if not offering:
             return
-        lengths = self.policy.choose([Offer(guess.chances) for guess in offering], base_rows=len(decoding), max_rows=most_rows)
+        lengths = self.policy.choose([Offer(guess.chances) for guess in offering], base_rows=base_rows, max_rows=most_rows)
         for guess, length in zip(offering, lengths, strict=True):
             seq = guess.seq
             seq.draft, seq.draft_source, seq.draft_length, seq.draft_declined = guess.draft, guess.source, length, length == 0
+
+    @staticmethod
+    def skip(decoding: SequenceOf[Sequence]) -> None:
+        """The next pass verifies no drafts of theirs."""
+        for seq in decoding:
+            seq.draft, seq.draft_length, seq.draft_declined = None, 0, False
 
     def _ask(self, source: DraftSource, guesses: list[_Guess], base_rows: int) -> None:
         """Takes the drafts of a free source where they are worth more than what stands."""

@@ -1,0 +1,47 @@
+"""Seconds of a pass by its rows, as far as running has shown: what the scheduler's promises of time are kept with."""
+
+from __future__ import annotations
+
+from swiftsure.engine.speculation import StepCost
+
+_MANY = 16  # rows up to which the costs of decode passes are measured one by one; beyond, each row costs alike
+_TELLING = 16  # rows beyond those that a pass must have, or its time says little about the price of one
+_FOLLOW = 0.3  # of a change seen in one pass: chunks of a long prompt cost more and more, and the next prompt is a short one again
+_UNTIMED_ROW_S = 0.002  # of a pass of one row, until one was timed
+
+
+class PassCost:
+    """Called with rows, gives seconds. Prompt rows are counted like rows that decode, which cost no less: they also need their logits."""
+
+    __slots__ = ("_further_s", "step")
+
+    def __init__(self, step: StepCost) -> None:
+        self.step = step  # what drafts are chosen by; replaced when that is
+        self._further_s: float | None = None  # a row beyond the first _MANY
+
+    def __call__(self, rows: int) -> float:
+        one_row_s = self.step.one_row_s or _UNTIMED_ROW_S
+        if rows <= _MANY:
+            return one_row_s * self.step.relative(rows) if rows else 0.0
+        return one_row_s * self.step.relative(_MANY) + (rows - _MANY) * self.further_s
+
+    @property
+    def further_s(self) -> float:
+        """Seconds of one more row in a pass of many; before a prompt was read, as steep as the last rows that were measured."""
+        if self._further_s is not None:
+            return self._further_s
+        step = self.step
+        return (step.one_row_s or _UNTIMED_ROW_S) * max(0.0, step.relative(_MANY) - step.relative(_MANY // 2)) / (_MANY - _MANY // 2)
+
+    def observe(self, rows: int, seconds: float) -> None:
+        """A pass of ``rows`` rows, some of them a prompt's, took ``seconds``. An outlier (a descheduled thread) moves little."""
+        further = rows - _MANY
+        if further < _TELLING:
+            return
+        known = self.step.one_row_s is not None
+        found = (seconds - self(_MANY)) / further if known else seconds / rows
+        if self._further_s is None and not known:
+            self._further_s = found
+            return
+        old = max(self.further_s, 1e-9)
+        self._further_s = old * (1.0 + _FOLLOW * (min(max(found / old, 0.4), 2.5) - 1.0))
