@@ -25,6 +25,7 @@ _PLACES = {
     "Scheduling": "swiftsure.engine.scheduling",
     "EngineSnapshot": "swiftsure.engine.snapshot",
     "Generation": "swiftsure.engine.request",
+    "Grammar": "swiftsure.engine.constraints.grammar",
     "Timing": "swiftsure.engine.request",
     "TokenLogprob": "swiftsure.engine.request",
     "SamplingParams": "swiftsure.engine.sampling",
@@ -56,6 +57,7 @@ __all__ = [
     "DigestError",
     "EngineSnapshot",
     "Generation",
+    "Grammar",
     "LicenceError",
     "MemoryPlan",
     "ModelError",
@@ -79,6 +81,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from swiftsure.engine.activation import Activation
+    from swiftsure.engine.constraints.grammar import Grammar
     from swiftsure.engine.llm import LLM
     from swiftsure.engine.loading import CheckResult, check, load
     from swiftsure.engine.memory import MemoryPlan

@@ -8,8 +8,11 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.engine.constraints.compiler import GrammarCompiler
+from swiftsure.engine.constraints.sampler import ConstrainedSampler, Scratch
 from swiftsure.engine.delivery import Describe
 from swiftsure.engine.drafting.earlier import EarlierRequests
+from swiftsure.engine.drafting.forced import Forced
 from swiftsure.engine.drafting.lookup import Lookup
 from swiftsure.engine.drafting.source import DraftSource
 from swiftsure.engine.request import Request, TokenLogprob, TokenSampler
@@ -18,8 +21,12 @@ from swiftsure.kernels import hash_row
 from swiftsure.kernels import sampling as kernel
 
 
-def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampler]:
-    """Samplers for requests of one model. A batch gives what single calls give: nothing depends on a request's place in it."""
+def sampler_factory(vocab_size: int, isa: str, grammars: GrammarCompiler | None = None) -> Callable[[Request], TokenSampler]:
+    """Samplers for requests of one model. A batch gives what single calls give: nothing depends on a request's place in it.
+
+    ``grammars``: for requests with a grammar; None: there are none.
+    """
+    scratch = Scratch()
 
     def make(request: Request) -> TokenSampler:
         params = request.sampling
@@ -33,7 +40,10 @@ def sampler_factory(vocab_size: int, isa: str) -> Callable[[Request], TokenSampl
             logit_bias=params.logit_bias,
         )
         sampler.prime(request.prompt_ids)
-        return sampler
+        if request.grammar is None:
+            return sampler
+        assert grammars is not None, "a request with a grammar was checked by the compiler"
+        return ConstrainedSampler(sampler, grammars.matcher(request.grammar), scratch)
 
     return make
 
@@ -61,7 +71,7 @@ def lookup() -> Lookup:
 
 def free_sources() -> tuple[DraftSource, ...]:
     """The sources of drafts that every model has: they run no model."""
-    return lookup(), EarlierRequests(kernel.TextStore(REMEMBERED_TOKENS))
+    return lookup(), Forced(), EarlierRequests(kernel.TextStore(REMEMBERED_TOKENS))
 
 
 def describer(isa: str) -> Describe:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.engine.constraints.sampler import ConstrainedSampler
 from swiftsure.engine.drafting.planner import DraftPlanner
 from swiftsure.engine.request import FinishReason, Sequence, TokenLogprob
 from swiftsure.engine.scheduler import Work
@@ -60,6 +61,7 @@ class Delivery:
         sampling, on_logits = seq.request.sampling, seq.request.on_logits
         if not seq.first_token_s:
             seq.first_token_s = perf_counter()
+        complete = isinstance(seq.sampler, ConstrainedSampler) and seq.sampler.complete
         for row, token in enumerate(tokens.tolist()):
             seq.ids[seq.length] = token
             seq.length += 1
@@ -76,7 +78,7 @@ class Delivery:
             seq.detokenize_s += perf_counter() - start
             if piece:
                 seq.pieces.append(piece)
-            if seq.assembler.stopped:
+            if seq.assembler.stopped or (complete and row == len(tokens) - 1):
                 return "stop"
             if seq.length == len(seq.ids):
                 return "length"

@@ -15,6 +15,8 @@ from swiftsure.engine import inputs
 from swiftsure.engine.activation import Activation, lever_states
 from swiftsure.engine.backend import Backend
 from swiftsure.engine.compiled import lookup
+from swiftsure.engine.constraints.compiler import GrammarCompiler
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.drafting.attach import DraftInfo
 from swiftsure.engine.drafting.replay import Played, ceiling, right_lengths
 from swiftsure.engine.engine import Engine
@@ -62,8 +64,10 @@ class LLM:
         thread_choice: ThreadChoice | None = None,
         draft: DraftInfo | None = None,
         close_with: Sequence[Closable] = (),
+        grammars: GrammarCompiler | None = None,
     ) -> None:
-        """``draft`` and ``close_with``: what speculates beside the look-up, and what is closed with the model."""
+        """``draft`` and ``close_with``: what speculates beside the look-up, and what is closed with the model. ``grammars``: those of the
+        engine's sampler."""
         self.model = model
         self.backend = backend
         self.mode = mode
@@ -73,6 +77,7 @@ class LLM:
         self.thread_choice = thread_choice
         self.draft = draft
         self._close_with = tuple(close_with)
+        self._grammars = grammars
         self._engine = engine
         self._numerics, self._isa, self._threads = backend.numerics, backend.isa, backend.threads  # still known once closed
         self._levers_off = tuple(levers_off)
@@ -90,6 +95,7 @@ class LLM:
         on_logits: LogitsCallback | None = None,
         tier: Tier = "standard",
         digest: bool = False,
+        grammar: Grammar | None = None,
         **fields: Unpack[GenerateFields],
     ) -> Generation: ...
 
@@ -102,6 +108,7 @@ class LLM:
         on_logits: Sequence[LogitsCallback | None] | None = None,
         tier: Tier = "standard",
         digest: bool = False,
+        grammar: Grammar | None = None,
         **fields: Unpack[GenerateFields],
     ) -> list[Generation]: ...
 
@@ -113,6 +120,7 @@ class LLM:
         on_logits: Callbacks = None,
         tier: Tier = "standard",
         digest: bool = False,
+        grammar: Grammar | None = None,
         **fields: Unpack[GenerateFields],
     ) -> Generation | list[Generation]:
         """Generates for one prompt, or for a list of prompts: a list of results in the same order.
@@ -123,7 +131,8 @@ class LLM:
         :class:`SamplingParams`) or ready in ``sampling``, for a list one each if wanted.
         ``on_logits(position, row)`` sees the raw logits of every generated token, in order; for a list, one callback each.
         ``digest`` asks for the digest of those logits in each result, the same in every company and in ``exact`` as in ``default``;
-        :meth:`replay_digest` computes it anew.
+        :meth:`replay_digest` computes it anew. ``grammar`` is what every text must conform to; its tokens are the same in ``exact`` as in
+        ``default``, and a text that is complete ends with reason ``stop``.
         ``tier``: ``priority`` goes before everything ``standard``, see :class:`~swiftsure.engine.scheduling.Scheduling`.
 
         Raises UsageError, TemplateError and ContextLengthError before anything runs. KeyboardInterrupt ends these requests and leaves the
@@ -134,7 +143,9 @@ class LLM:
         if not is_batch(prompts):
             if isinstance(on_logits, Sequence) or isinstance(sampling, Sequence):
                 raise UsageError("one prompt takes one sampling and one on_logits, got a list")
-            return self._generate([prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked, tier=tier, digest=digest)[0]
+            return self._generate(
+                [prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked, tier=tier, digest=digest, grammar=grammar
+            )[0]
         count = len(prompts)
         if callable(on_logits):
             raise UsageError("on_logits must be a list for a list of prompts, one callback each")
@@ -143,7 +154,9 @@ class LLM:
         for name, given in (("on_logits", callbacks), ("sampling", many)):
             if len(given) != count:
                 raise UsageError(f"{name} must have one entry for each of {count} prompts, got {len(given)}")
-        return self._generate(prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked, tier=tier, digest=digest)
+        return self._generate(
+            prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked, tier=tier, digest=digest, grammar=grammar
+        )
 
     def stream(
         self,
@@ -153,6 +166,7 @@ class LLM:
         on_logits: LogitsCallback | None = None,
         tier: Tier = "standard",
         digest: bool = False,
+        grammar: Grammar | None = None,
         **fields: Unpack[GenerateFields],
     ) -> Stream:
         """Generates for one prompt piece by piece; the pieces join to exactly the text that ``generate`` returns."""
@@ -160,7 +174,9 @@ class LLM:
         if is_batch(prompt):
             raise UsageError("stream takes one prompt, got a list of prompts")
         chat, sampling_fields = split_fields(fields)
-        request = self._request(prompt, _params(sampling, sampling_fields), on_logits, chat, asked, tier=tier, digest=digest)
+        request = self._request(
+            prompt, _params(sampling, sampling_fields), on_logits, chat, asked, tier=tier, digest=digest, grammar=grammar
+        )
         with self._lock:
             self._check_open()
             return Stream(self._engine, self._lock, self._engine.add(request))
@@ -174,6 +190,7 @@ class LLM:
         tier: Tier = "standard",
         on_logits: LogitsCallback | None = None,
         digest: bool = False,
+        grammar: Grammar | None = None,
     ) -> Running:
         """Queues a request and returns at once; no pass is run. For callers that run passes themselves, with :meth:`step`.
 
@@ -186,7 +203,9 @@ class LLM:
         asked = perf_counter()
         if isinstance(prompt_ids, str) or (isinstance(prompt_ids, Sequence) and any(isinstance(id_, Mapping) for id_ in prompt_ids[:1])):
             raise UsageError("submit takes token ids, got text or messages")
-        request = self._request(prompt_ids, _params(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier, digest=digest)
+        request = self._request(
+            prompt_ids, _params(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier, digest=digest, grammar=grammar
+        )
         with self._lock:
             self._check_open()
             return self._engine.add(request)
@@ -339,11 +358,12 @@ class LLM:
         *,
         tier: Tier,
         digest: bool,
+        grammar: Grammar | None,
     ) -> list[Generation]:
         requests = []
         for i, (prompt, sampling, on_logits) in enumerate(zip(prompts, params, callbacks, strict=True)):
             try:
-                requests.append(self._request(prompt, sampling, on_logits, chat, asked, tier=tier, digest=digest))
+                requests.append(self._request(prompt, sampling, on_logits, chat, asked, tier=tier, digest=digest, grammar=grammar))
             except SwiftsureError as error:
                 if len(prompts) > 1:
                     error.add_note(f"prompt {i} of {len(prompts)}")
@@ -378,6 +398,7 @@ class LLM:
         choice: int = 0,
         tier: Tier = "standard",
         digest: bool = False,
+        grammar: Grammar | None = None,
     ) -> Request:
         params.check_vocabulary(self.backend.vocab_size)
         if on_logits is not None and not callable(on_logits):
@@ -388,6 +409,8 @@ class LLM:
             raise UsageError(f"tier must be {' or '.join(get_args(Tier))}, got {tier!r}")
         if not isinstance(digest, bool):
             raise UsageError(f"digest must be True or False, got {digest!r}")
+        if grammar is not None:
+            self._check_grammar(grammar)
         start = perf_counter()
         ids = prompt_ids(self.model, prompt, context=self.memory.context, chat=chat)
         return Request(
@@ -397,9 +420,15 @@ class LLM:
             tier=tier,
             on_logits=on_logits,
             digest=digest,
+            grammar=grammar,
             arrived_s=asked,
             tokenize_s=perf_counter() - start,
         )
+
+    def _check_grammar(self, grammar: Grammar) -> None:
+        if self._grammars is None:
+            raise UsageError("this model was put together without grammars")
+        self._grammars.check(grammar)
 
     def _check_open(self) -> None:
         if self._closed:

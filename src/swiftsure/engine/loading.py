@@ -299,6 +299,7 @@ def assemble(
 ) -> LLM:
     """A loaded model from its parts. ``notes``: what a user should know of how it was loaded. The rest: as for :func:`load`."""
     from swiftsure.engine import compiled
+    from swiftsure.engine.constraints.compiler import GrammarCompiler
     from swiftsure.engine.engine import Engine
     from swiftsure.engine.llm import LLM
 
@@ -307,13 +308,14 @@ def assemble(
     if plan.draft is not None:
         with phases.timed("draft_s"):
             built = build_source(plan.draft, model, plan.schedule, backend, kv_blocks=plan.memory.kv_blocks, cache=cache)
+    grammars = GrammarCompiler(tokenizer, vocab_size=backend.vocab_size, end_ids=tokenizer.eos_ids)
     engine = Engine(
         backend,
         tokenizer,
         context=plan.memory.context,
         end_ids=tokenizer.eos_ids,
         levers=plan.levers,
-        make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa),
+        make_sampler=compiled.sampler_factory(backend.vocab_size, backend.isa, grammars),
         sources=(*compiled.free_sources(), *((built.source,) if built else ())) if "speculation" in plan.levers else (),
         describe=compiled.describer(backend.isa),
         start_chain=compiled.chain_starter(numerics=backend.numerics, weights_sha256=model.files.sha256, isa=backend.isa),
@@ -334,6 +336,7 @@ def assemble(
         draft=plan.draft.info if plan.draft else None,
         close_with=[part for part in (built and built.backend, plan.draft) if part],
         thread_choice=plan.threads,
+        grammars=grammars,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.drafting.source import Draft
 from swiftsure.engine.kv_blocks import BlockTable
 from swiftsure.engine.sampling import SamplingParams
@@ -53,6 +54,7 @@ class Request:
     tier: Tier = "standard"
     on_logits: LogitsCallback | None = None
     digest: bool = False  # whether the chain of its logits is kept
+    grammar: Grammar | None = None  # what its text conforms to
     arrived_s: float = 0.0  # perf_counter when the caller asked
     tokenize_s: float = 0.0
 
