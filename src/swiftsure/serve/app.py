@@ -13,15 +13,15 @@ from starlette.exceptions import HTTPException
 
 from swiftsure import __version__
 from swiftsure.errors import SwiftsureError
+from swiftsure.serve.apis import anthropic, health, native
 from swiftsure.serve.apis import errors as wire_errors
-from swiftsure.serve.apis import health, native
 from swiftsure.serve.limits import BodyLimit
 from swiftsure.serve.problems import Problem, problem_of
 from swiftsure.serve.service import Service
 
 Router = Callable[[Service], APIRouter]
 
-ROUTERS: tuple[Router, ...] = (health.router, native.router)
+ROUTERS: tuple[Router, ...] = (health.router, native.router, anthropic.router)
 """One for each interface; each is handed the service and owns its paths."""
 
 

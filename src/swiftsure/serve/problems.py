@@ -52,7 +52,7 @@ class KeyRefusedError(SwiftsureError):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """An error in a client's terms. kind: ``invalid_request``, ``authentication``, ``permission``, ``not_found``, ``rate_limit``,
-    ``unavailable`` or ``internal``; each interface has its own word for it. code: OpenAI's, where it has one."""
+    ``unavailable``, ``timeout`` or ``internal``; each interface has its own word for it. code: OpenAI's, where it has one."""
 
     status: int
     kind: str

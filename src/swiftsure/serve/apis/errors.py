@@ -14,6 +14,7 @@ _OPENAI_TYPES = {
     "not_found": "invalid_request_error",
     "rate_limit": "rate_limit_error",
     "unavailable": "server_error",
+    "timeout": "server_error",
     "internal": "server_error",
 }
 _ANTHROPIC_TYPES = {
@@ -24,6 +25,7 @@ _ANTHROPIC_TYPES = {
     "not_found": "not_found_error",
     "rate_limit": "rate_limit_error",
     "unavailable": "overloaded_error",
+    "timeout": "timeout_error",
     "internal": "api_error",
 }
 ANTHROPIC_PATHS = "/v1/messages"
