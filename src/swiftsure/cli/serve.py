@@ -18,6 +18,8 @@ Models = Annotated[
     list[str] | None,
     option("--model", "-m", metavar="[NAME=]MODEL", section=options.MODEL, help="A model to serve, under NAME. May be repeated."),
 ]
+LogJson = Annotated[bool, option("--log-json", section=_SERVER, help="Write a line of JSON for each request.")]
+LogPrompts = Annotated[bool, option("--log-prompts", section=_SERVER, help="Let logs hold what users wrote.")]
 
 
 def serve(
@@ -35,6 +37,8 @@ def serve(
     kv_memory: options.KvMemoryOption = None,
     isa: options.IsaOption = None,
     no_cache: options.NoCacheOption = False,
+    log_json: LogJson = False,
+    log_prompts: LogPrompts = False,
 ) -> int:
     """Serve models to clients of the OpenAI and Anthropic interfaces.
 
@@ -58,7 +62,11 @@ def serve(
     }
     named = [_named(text) for text in [*([model] if model else []), *(models or [])]] or [_named(options.DEFAULT_MODEL)]
     settings = ServeSettings(
-        models=tuple(ModelSettings(name=name, source=source, mode=mode, load=load) for name, source in named), host=host, port=port
+        models=tuple(ModelSettings(name=name, source=source, mode=mode, load=load) for name, source in named),
+        host=host,
+        port=port,
+        log_json=log_json,
+        log_prompts=log_prompts,
     )
     for _, source in named:
         settle_licences(source, draft, accept=accept_licence, offline=offline)

@@ -16,7 +16,10 @@ from swiftsure.errors import SwiftsureError
 from swiftsure.serve.apis import anthropic, health, native
 from swiftsure.serve.apis import errors as wire_errors
 from swiftsure.serve.limits import BodyLimit
+from swiftsure.serve.metrics import Metrics
+from swiftsure.serve.origin import Origin
 from swiftsure.serve.problems import Problem, problem_of
+from swiftsure.serve.request_log import RequestIds, RequestLog
 from swiftsure.serve.service import Service
 
 Router = Callable[[Service], APIRouter]
@@ -34,7 +37,15 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(SwiftsureError, _failed)
     app.add_exception_handler(Exception, _failed)
+    metrics, log = Metrics(service), RequestLog(service)
+    app.include_router(metrics.router())
+
+    def ended(origin: Origin) -> None:
+        metrics.http_ended(origin)
+        log.ended(origin)
+
     app.add_middleware(BodyLimit, most_bytes=service.settings.max_body_bytes)
+    app.add_middleware(RequestIds, on_end=ended)  # the last is the outermost: whatever is refused has an id too
     return app
 
 

@@ -71,7 +71,8 @@ class ServeSettings:
 
     keys: empty lets everyone in, which only a loopback address may. deadline_s: most seconds of a request, waiting included.
     max_body_bytes: of a request. priority_rows, priority_slack: see engine/scheduler.py. drain_s: how long running answers may
-    go on after SIGTERM. log_prompts: whether logs may hold what users wrote. digests: whether each answer carries its token-chain digest.
+    go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are JSON. digests: whether each answer
+    carries its token-chain digest.
     """
 
     models: tuple[ModelSettings, ...]
@@ -87,6 +88,7 @@ class ServeSettings:
     max_body_bytes: int = 16 * 2**20
     drain_s: float = 30.0
     log_prompts: bool = False
+    log_json: bool = False
 
     def __post_init__(self) -> None:
         if not self.models:

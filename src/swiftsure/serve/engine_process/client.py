@@ -30,6 +30,7 @@ from swiftsure.serve.engine_process.protocol import (
     outcome_from_wire,
 )
 from swiftsure.serve.jobs import Chunk, EngineFacts, Job, Outcome
+from swiftsure.serve.origin import ORIGIN, Origin
 from swiftsure.serve.problems import EngineLostError, UnavailableError
 
 EngineState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
@@ -51,6 +52,10 @@ class Answer:
         self.job = job
         self.outcome: Outcome | None = None
         self.error: SwiftsureError | None = None
+        self.origin = ORIGIN.get() or Origin()
+        self.origin.add(self)
+        self.arrivals: list[tuple[float, int]] = []  # (seconds, tokens that came then), for what has to know how long users waited
+        self.submitted_s, self.ended_s = monotonic(), 0.0
         self._cancel = cancel
         self._chunks: deque[Chunk] = deque()
         self._changed = asyncio.Event()
@@ -58,6 +63,16 @@ class Answer:
     @property
     def ended(self) -> bool:
         return self.outcome is not None or self.error is not None
+
+    @property
+    def ttft_s(self) -> float | None:
+        """From submission to the first token; None while there is none."""
+        return self.arrivals[0][0] - self.submitted_s if self.arrivals else None
+
+    @property
+    def total_s(self) -> float | None:
+        """From submission to the end; None before it."""
+        return self.ended_s - self.submitted_s if self.ended else None
 
     def cancel(self) -> None:
         if not self.ended:
@@ -107,11 +122,13 @@ class Answer:
         )
 
     def _put(self, chunk: Chunk) -> None:
+        if chunk.token_ids:
+            self.arrivals.append((monotonic(), len(chunk.token_ids)))
         self._chunks.append(chunk)
         self._changed.set()
 
     def _end(self, *, outcome: Outcome | None = None, error: SwiftsureError | None = None) -> None:
-        self.outcome, self.error = outcome, error
+        self.outcome, self.error, self.ended_s = outcome, error, monotonic()
         self._changed.set()
 
 

@@ -197,8 +197,8 @@ class EngineLoop:
         now = monotonic()
         if now >= self._next_snapshot or not self._live:
             self._next_snapshot = now + _SNAPSHOT_S
-            activation = self._llm.activation.to_dict()
-            self._channel.send({"kind": "snapshot", "engine": activation["passes"], "levers": activation["levers"]})
+            levers = self._llm.activation.to_dict()["levers"]
+            self._channel.send({"kind": "snapshot", "engine": self._llm.snapshot().to_dict(), "levers": levers})
 
 
 def serve_engine(connection: socket.socket, load: Load) -> int:
