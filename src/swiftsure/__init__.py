@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 
 _PLACES = {
     "load": "swiftsure.engine.loading",
-    "check": "swiftsure.engine.loading",
-    "CheckResult": "swiftsure.engine.loading",
+    "check": "swiftsure.engine.checking",
+    "CheckResult": "swiftsure.engine.checking",
     "LLM": "swiftsure.engine.llm",
     "Stream": "swiftsure.engine.stream",
     "Scheduling": "swiftsure.engine.scheduling",
@@ -81,9 +81,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from swiftsure.engine.activation import Activation
+    from swiftsure.engine.checking import CheckResult, check
     from swiftsure.engine.constraints.grammar import Grammar
     from swiftsure.engine.llm import LLM
-    from swiftsure.engine.loading import CheckResult, check, load
+    from swiftsure.engine.loading import load
     from swiftsure.engine.memory import MemoryPlan
     from swiftsure.engine.request import Generation, Timing, TokenLogprob
     from swiftsure.engine.sampling import SamplingParams

@@ -322,7 +322,7 @@ def test_a_run_that_is_told_to_end_says_so_and_leaves_its_record(endless: Path, 
 def test_a_run_that_is_told_to_end_while_it_loads_says_so(tiny: Path, number: signal.Signals) -> None:
     code = (
         "import os, swiftsure.engine.loading as loading; from swiftsure.cli import main; "
-        f"loading._open = lambda *a, **k: os.kill(os.getpid(), {int(number)}); raise SystemExit(main(['run', {str(tiny)!r}, '-p', 'x']))"
+        f"loading.Fetching.open = lambda *a: os.kill(os.getpid(), {int(number)}); raise SystemExit(main(['run', {str(tiny)!r}, '-p', 'x']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=clean_environment(), timeout=60)
     assert done.returncode == 1

@@ -10,7 +10,7 @@ import pytest
 
 import swiftsure
 from swiftsure import LLM
-from swiftsure.engine.loading import check
+from swiftsure.engine.checking import check
 from swiftsure.engine.profile import Case, Profiler
 from swiftsure.errors import ContextLengthError, UsageError
 from tiny_models import TinyModel, TinySpec

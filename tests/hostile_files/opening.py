@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from swiftsure import kernels
 from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.cpu import CPUBackend
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.engine.loading import make_plan
 from swiftsure.kernels.sampling import Sampler
 from swiftsure.models.files import ModelFiles
@@ -37,7 +38,7 @@ def open_wholly(path: Path, reach: Callable[[str], None]) -> None:
         reach("template")
         _use_template(model)
         reach("plan")
-        plan = make_plan(model, "default", threads=1, context=min(_CONTEXT, model.config.context_length), isa="portable")
+        plan = make_plan(model, "default", LoadOptions(threads=1, context=min(_CONTEXT, model.config.context_length), isa="portable"))
         reach("pack")
         backend = CPUBackend(
             plan.schedule,

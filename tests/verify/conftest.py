@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.verify import ProveOptions, ProveResult, prove
 from tiny_models import TinyModel, TinySpec
 
@@ -21,6 +22,7 @@ WORKLOAD = """\
 """
 
 
+ONE_THREAD = LoadOptions(threads=1)
 DECIDING = ("default", "exact")  # a random model is too ragged to keep the tolerances of fast
 
 
@@ -47,7 +49,13 @@ def run_prove(tiny_path: Path, workload_path: Path, output: io.StringIO) -> Call
 
     def run(how: str | None = None, mode: str = "exact", **options: Any) -> ProveResult:
         command: dict[str, Any] = {} if how is None else {"worker": (sys.executable, str(HERE / "dishonest_worker.py"), how, mode)}
-        values: dict[str, Any] = {"model": str(tiny_path), "prompts": workload_path, "rounds": 2, "threads": 1, "modes": DECIDING} | options
+        values: dict[str, Any] = {
+            "model": str(tiny_path),
+            "prompts": workload_path,
+            "rounds": 2,
+            "modes": DECIDING,
+            "load": ONE_THREAD,
+        } | options
         return prove(ProveOptions(**values), console=Console(file=output, width=80), **command)
 
     return run
@@ -59,5 +67,6 @@ def honest_result(tiny_path: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     prompts = tmp_path_factory.mktemp("honest") / "workload.jsonl"
     prompts.write_text(WORKLOAD)
     return prove(
-        ProveOptions(model=str(tiny_path), prompts=prompts, rounds=3, threads=2, modes=DECIDING), console=Console(file=io.StringIO())
+        ProveOptions(model=str(tiny_path), prompts=prompts, rounds=3, load=LoadOptions(threads=2), modes=DECIDING),
+        console=Console(file=io.StringIO()),
     )

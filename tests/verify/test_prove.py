@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.errors import ModelNotFoundError, NotActiveError, SwiftsureError, UsageError
 from swiftsure.verify import ProveOptions, ProveResult, prove
 from swiftsure.verify.proving.mode_run import BASE
@@ -190,7 +191,7 @@ def test_the_mode_variable_changes_nothing(run_prove: Run, monkeypatch: pytest.M
 @pytest.mark.usefixtures("without_amx")
 def test_an_instruction_set_that_is_not_there_is_not_active(run_prove: Run) -> None:
     with pytest.raises(NotActiveError, match="amx"):
-        run_prove(isa="amx")
+        run_prove(load=LoadOptions(threads=1, isa="amx"))
 
 
 def test_default_that_dies_ends_the_run_with_its_reason(run_prove: Run) -> None:
@@ -216,9 +217,10 @@ def test_rounds_fill_the_time_but_are_not_more_than_ten(run_prove: Run) -> None:
 INTERRUPTED = """\
 import sys
 from pathlib import Path
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.errors import SwiftsureError
 from swiftsure.verify import ProveOptions, prove
-options = ProveOptions(model=sys.argv[1], prompts=Path(sys.argv[2]), threads=1)
+options = ProveOptions(model=sys.argv[1], prompts=Path(sys.argv[2]), load=LoadOptions(threads=1))
 try:
     prove(options, worker=(sys.executable, sys.argv[3], "slow", "default"))
 except SwiftsureError as error:
@@ -259,7 +261,6 @@ def test_a_model_that_is_not_there_is_named() -> None:
         ({"modes": ()}, "at least 1 mode"),
         ({"rounds": 0}, "rounds must be at least 1, got 0"),
         ({"time_budget_s": float("nan")}, "time_budget_s must be above 0, got nan"),
-        ({"threads": 0}, "threads must be at least 1, got 0"),
     ],
 )
 def test_bad_options_name_rule_and_value(options: dict[str, Any], message: str) -> None:
@@ -282,7 +283,7 @@ def test_pinned_model_is_proved_on_a_small_workload(smollm2_path: Path, run_prov
         '{"prompt": "Repeat after me, three times: one two three four five six seven.", "kind": "chat", "max_tokens": 40}\n'
         '{"prompt": "Write a haiku.", "kind": "writing", "max_tokens": 24, "temperature": 0.7, "seed": 1}\n'
     )
-    result = run_prove(model=str(smollm2_path), prompts=path, rounds=1, threads=2)
+    result = run_prove(model=str(smollm2_path), prompts=path, rounds=1, load=LoadOptions(threads=2))
     assert result.exit_code == 0
     assert result.mode("exact").bits_differing == 0
     assert result.mode("exact").bits_compared == 3 * result.mode(BASE).bits_compared > 0

@@ -19,7 +19,7 @@ def test_a_scored_text_begins_as_the_vocabulary_begins_every_text(leads: bool, t
     plain = TinyModel(spec).write_gguf(tmp_path / "plain.gguf")
     path = edited(plain, tmp_path / "edited.gguf", keys={"tokenizer.ggml.add_bos_token": leads})
     worker = Worker(swiftsure.load)
-    worker.load(model=str(path), mode="default", threads=1, isa=None, context=64, offline=True, cache=False, draft=None)
+    worker.load(model=str(path), mode="default", options={"threads": 1, "context": 64, "offline": True, "cache": False})
     ids = worker.score(text="ab cd " * 40, tokens=20, logits=str(tmp_path / "rows"))["token_ids"]
     assert len(ids) == 20
     assert (ids[0] == 1) == leads

@@ -137,9 +137,7 @@ def runs(tiny_path: Path) -> Iterator[dict[str, ModeRun]]:
         for name in ("default", "fast"):
             command = (sys.executable, WORKER, "drift", "fast")
             run = ModeRun(name=name, client=stack.enter_context(WorkerClient(name, on_line=lambda _: None, command=command)))
-            run.loaded = run.worker().ask(
-                "load", model=str(tiny_path), mode=name, threads=1, isa=None, context=None, offline=True, cache=False, draft=None
-            )
+            run.loaded = run.worker().ask("load", model=str(tiny_path), mode=name, options={"threads": 1, "offline": True, "cache": False})
             found[name] = run
         yield found
 

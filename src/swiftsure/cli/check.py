@@ -40,7 +40,7 @@ def check(
     Resolves pins, machine, levers, schedule and memory. Ends with 0 when the mode can engage and with 3 when it cannot.
     """
     name = options.chosen_model(model, model_option)
-    from swiftsure.engine.loading import check as check_mode
+    from swiftsure.engine.checking import check as check_mode
 
     settle_licences(name, draft, accept=accept_licence, offline=offline)
     with ProgressBar("loading") as progress:

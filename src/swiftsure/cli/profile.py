@@ -67,6 +67,7 @@ def profile(
     memory or arithmetic, both measured in the same run.
     """
     from swiftsure.cli.session import LoadRequest, run_in_mode
+    from swiftsure.engine.load_options import LoadOptions
     from swiftsure.records.run_record import check_writable
 
     if repeats is not None and repeats < 1:
@@ -78,13 +79,14 @@ def profile(
     request = LoadRequest(
         model=options.chosen_model(model, model_option),
         mode=mode,
-        threads=threads,
-        context=max(*(case.positions for case in cases), 2 * _GENERATED),
-        kv_memory=None,
-        isa=isa,
-        without=options.split_names(without),
-        offline=offline,
-        cache=not no_cache,
+        options=LoadOptions(
+            threads=threads,
+            context=max(*(case.positions for case in cases), 2 * _GENERATED),
+            isa=isa,
+            without=options.split_names(without),
+            offline=offline,
+            cache=not no_cache,
+        ),
     )
 
     def work(llm: LLM, tally: Tally) -> None:

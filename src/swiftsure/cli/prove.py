@@ -68,6 +68,7 @@ def prove(
     Runs every mode that can engage here on one workload, compares the bits of all logits with those of default, times the modes
     alternating, prints a table with a verdict for each and writes a report.
     """
+    from swiftsure.engine.load_options import LoadOptions
     from swiftsure.records.run_record import check_writable
     from swiftsure.verify.proving.prove import ProveOptions
     from swiftsure.verify.proving.prove import prove as run_prove
@@ -79,12 +80,7 @@ def prove(
         full=full,
         rounds=rounds,
         time_budget_s=time_budget,
-        threads=threads,
-        isa=isa,
-        context=context,
-        offline=offline,
-        cache=not no_cache,
-        draft=draft,
+        load=LoadOptions(threads=threads, isa=isa, context=context, offline=offline, cache=not no_cache, draft=draft),
         upstream=upstream,
         tasks=not without_tasks,
         arguments=tuple(sys.argv[1:]),

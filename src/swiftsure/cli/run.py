@@ -135,6 +135,7 @@ def run(
     The prompt comes from -p, from --prompt-file or from standard input.
     The answer goes to standard output; ACTIVE, LEVER and EXIT lines go to standard error.
     """
+    from swiftsure.engine.load_options import LoadOptions
     from swiftsure.engine.sampling import SamplingParams
 
     if logprobs is not None and not json_output:
@@ -146,14 +147,16 @@ def run(
     request = LoadRequest(
         model=options.chosen_model(model, model_option),
         mode=mode,
-        threads=threads,
-        context=context,
-        kv_memory=kv_memory,
-        isa=isa,
-        without=options.split_names(without),
-        draft=draft,
-        offline=offline,
-        cache=not no_cache,
+        options=LoadOptions(
+            threads=threads,
+            context=context,
+            kv_memory=kv_memory,
+            isa=isa,
+            without=options.split_names(without),
+            draft=draft,
+            offline=offline,
+            cache=not no_cache,
+        ),
     )
     sampling = SamplingParams(
         max_tokens=max_tokens,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from swiftsure.cli import options
 from swiftsure.cli.console import note
@@ -46,20 +46,21 @@ def serve(
     """
     from swiftsure.cli.licence import settle_licences
     from swiftsure.engine.activation import not_active_line, resolve_mode
+    from swiftsure.engine.load_options import LoadOptions
     from swiftsure.serve.run import run
     from swiftsure.serve.settings import ModelSettings, ServeSettings
 
     mode = resolve_mode(mode)
-    load: dict[str, Any] = {
-        "threads": threads,
-        "context": context,
-        "kv_memory": kv_memory,
-        "isa": isa,
-        "without": list(options.split_names(without)),
-        "draft": draft,
-        "offline": offline,
-        "cache": not no_cache,
-    }
+    load = LoadOptions(
+        threads=threads,
+        context=context,
+        kv_memory=kv_memory,
+        isa=isa,
+        without=options.split_names(without),
+        draft=draft,
+        offline=offline,
+        cache=not no_cache,
+    ).keywords()
     named = [_named(text) for text in [*([model] if model else []), *(models or [])]] or [_named(options.DEFAULT_MODEL)]
     settings = ServeSettings(
         models=tuple(ModelSettings(name=name, source=source, mode=mode, load=load) for name, source in named),

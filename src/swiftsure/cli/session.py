@@ -14,22 +14,16 @@ from swiftsure.errors import ContractError, NotActiveError, UnprovedError
 if TYPE_CHECKING:
     from swiftsure import LLM
     from swiftsure.engine.activation import Status
+    from swiftsure.engine.load_options import LoadOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """The arguments of :func:`swiftsure.load`."""
+    """Which model, in which mode (None: ``SWIFTSURE_MODE``, else default), and how."""
 
     model: str
     mode: str | None
-    threads: int | None
-    context: int | None
-    kv_memory: str | None
-    isa: str | None
-    without: tuple[str, ...]
-    offline: bool
-    draft: str | None = None
-    cache: bool
+    options: LoadOptions
 
 
 @dataclass(slots=True)
@@ -48,19 +42,7 @@ def load(request: LoadRequest) -> LLM:
     import swiftsure
 
     with ProgressBar("loading") as progress:
-        return swiftsure.load(
-            request.model,
-            mode=request.mode,
-            threads=request.threads,
-            context=request.context,
-            kv_memory=request.kv_memory,
-            isa=request.isa,
-            without=request.without,
-            draft=request.draft,
-            offline=request.offline,
-            cache=request.cache,
-            progress=progress,
-        )
+        return swiftsure.load(request.model, mode=request.mode, **request.options.keywords(), progress=progress)
 
 
 def run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fallback: bool) -> int:
@@ -88,7 +70,8 @@ def _run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fal
             raise
         note(f"FALLBACK from={mode} to=default reason={'_'.join(str(error).split())}")
     os.environ.pop("SWIFTSURE_MODE", None)  # the mode that failed; the fallback is openly another one
-    code = _attempt(replace(request, mode="default", without=(), draft=None), work, "default")
+    plain = replace(request, mode="default", options=replace(request.options, without=(), draft=None))
+    code = _attempt(plain, work, "default")
     return code if code or allow_fallback else NotActiveError.exit_code
 
 

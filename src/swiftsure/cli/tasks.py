@@ -55,6 +55,7 @@ def tasks(
 
     Exit codes with --baseline: 0 no worse by the margin, 1 worse, 3 not decided.
     """
+    from swiftsure.engine.load_options import LoadOptions
     from swiftsure.records.run_record import check_writable
     from swiftsure.verify.proving.screen import Screen
     from swiftsure.verify.tasks.catalogue import TASKS, tasks_named
@@ -70,13 +71,10 @@ def tasks(
     modes = (baseline, mode) if baseline is not None else (mode,)
     chosen_model = model or options.DEFAULT_MODEL
     settle_licences(chosen_model, accept=accept_licence, offline=offline)
-    load = {
-        "model": chosen_model, "threads": threads, "isa": isa, "context": context, "offline": offline, "cache": True,
-        "draft": None,
-    }  # fmt: skip
+    load = LoadOptions(threads=threads, isa=isa, context=context, offline=offline)
     with Screen() if sys.stderr.isatty() else nullcontext() as screen:
         advance = screen.counter("answering items", len(modes) * count_items(chosen, limit)) if screen else lambda _: None
-        suites = run_modes(modes, chosen, limit=limit, load=load, on_line=screen.line if screen else note, advance=advance)
+        suites = run_modes(modes, chosen, chosen_model, load, limit=limit, on_line=screen.line if screen else note, advance=advance)
     compared = compare_suites(suites[baseline], suites[mode], margin=share) if baseline is not None else None
     write_suites(out, list(suites.values()), compared)
     for suite in suites.values():

@@ -94,6 +94,7 @@ def verify(
     assert baseline is not None
     assert candidate is not None
     assert contract is not None
+    from swiftsure.engine.load_options import LoadOptions
     from swiftsure.records.run_record import check_writable, write_json
     from swiftsure.verify.contracts.contract import read_contract
     from swiftsure.verify.proving.screen import Screen as Bar
@@ -109,10 +110,7 @@ def verify(
     cases = _cases(owed, inputs, prompts, (baseline, candidate), named, offline)
     common = SubjectOptions(
         model=named,
-        threads=threads,
-        isa=isa,
-        context=context,
-        offline=offline,
+        load=LoadOptions(threads=threads, isa=isa, context=context, offline=offline),
         logits=owed.kind == "exact",
         time_limit_s=time_limit or owed.big.time_limit_s or 600.0,
         memory_limit_bytes=owed.big.memory_limit_bytes,
@@ -300,7 +298,7 @@ def advise(
     if found.mode is not None:
         print(f"next: swiftsure verify init {found.mode} -o {found.mode}.toml")
     if model is not None:
-        from swiftsure.engine.loading import check
+        from swiftsure.engine.checking import check
 
         settle_licences(model, accept=accept_licence, offline=offline)
         for line in check(model, offline=offline).advice:

@@ -1,23 +1,23 @@
-"""From a model's name to a loaded model: pins, machine, mode, levers, memory plan, back end. ``check`` stops before anything is packed."""
+"""From a model's name to a loaded model: pins, machine, mode, levers, memory plan, back end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from swiftsure.engine.activation import Activation, lever_states, require_available, resolve_mode
+from swiftsure.engine.activation import require_available, resolve_mode
 from swiftsure.engine.drafting.attach import BuiltDraft, OpenDraft, build_source, open_draft, require_speculation
-from swiftsure.engine.evidence import Evidence
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
-from swiftsure.engine.modes import LEVERS, MODES, EngineFacts, active_levers, mode_spec
-from swiftsure.engine.numerics import FULL_NUMERICS, Numerics, plan_numerics
-from swiftsure.engine.threads import AUTO, NeighbourLook, ThreadChoice, check_threads, choose_threads
-from swiftsure.errors import CapacityError, NotActiveError, UsageError
+from swiftsure.engine.modes import LEVERS, EngineFacts, active_levers, mode_spec
+from swiftsure.engine.numerics import Numerics, plan_numerics
+from swiftsure.engine.threads import AUTO, NeighbourLook, ThreadChoice, choose_threads
+from swiftsure.errors import NotActiveError, UsageError
 from swiftsure.models.schedule import Matmul, Schedule
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from swiftsure.engine.llm import LLM
     from swiftsure.engine.scheduling import Scheduling
     from swiftsure.models.cache import Progress
-    from swiftsure.models.costs import StepCost
     from swiftsure.models.licences import AcceptLicence
     from swiftsure.models.model import Model
 
@@ -52,35 +51,21 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
-    """What a run would be. ``reason``: why it cannot be, when it is not ``active``."""
+class Fetching:
+    """What it takes to find a model's files, and to fetch them where they are not there; see :func:`load`."""
 
-    mode: str
-    active: bool
-    reason: str | None
-    activation: Activation | None
-    memory: MemoryPlan | None
-    schedule: tuple[StepCost, ...]  # of decoding one token at the start of the context
-    bytes_per_token: int  # weights only; the cache adds memory.kv_bytes_per_token for each position before
-    advice: tuple[str, ...]
-    thread_choice: ThreadChoice | None
-    start: str  # where a load would take its packed weights from
-    pins: dict[str, Any] = field(default_factory=dict)
+    offline: bool
+    progress: Progress | None
+    accept_licence: AcceptLicence
 
-    def to_dict(self) -> dict[str, Any]:
-        return {
-            "mode": self.mode,
-            "active": self.active,
-            "reason": self.reason,
-            "pins": self.pins,
-            "activation": self.activation.to_dict() if self.activation else None,
-            "memory": self.memory.to_dict() if self.memory else None,
-            "bytes_per_token": self.bytes_per_token,
-            "advice": list(self.advice),
-            "threads": self.thread_choice.to_dict() if self.thread_choice else None,
-            "start": self.start,
-            "schedule": [asdict(cost) for cost in self.schedule],
-        }
+    def open(self, model: str | Path) -> Model:
+        from swiftsure.models.catalogue import resolve
+        from swiftsure.models.model import open_model
+
+        return open_model(resolve(model, offline=self.offline, progress=self.progress, accept_licence=self.accept_licence))
+
+    def open_draft(self, draft: str | Path | None, target: Model) -> OpenDraft | None:
+        return open_draft(draft, target, offline=self.offline, progress=self.progress, accept_licence=self.accept_licence)
 
 
 class Phases:
@@ -129,34 +114,25 @@ def load(
     Raises UsageError, the ModelError family (LicenceError: nobody agreed), NotActiveError (mode, lever or instruction set) and
     CapacityError (memory).
     """
+    options = LoadOptions(
+        threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, draft=draft, offline=offline, cache=cache
+    )
     mode = resolve_mode(mode)
     require_available(mode)
-    speculates = require_speculation(draft, mode, active_levers(mode_spec(mode), without)[0])
-    check_threads(threads)
+    fetch = Fetching(offline=offline, progress=progress, accept_licence=accept_licence)
+    speculates = require_speculation(options.draft, mode, active_levers(mode_spec(mode), options.without)[0])
     if scheduling is not None and scheduling.max_running > MAX_LOGIT_ROWS:
         raise UsageError(f"max_running must be at most {MAX_LOGIT_ROWS}, the rows with logits of a pass, got {scheduling.max_running}")
     phases, look = Phases(), NeighbourLook()
     with phases.timed("resolve_s"):
-        opened = _open(model, offline=offline, progress=progress, accept_licence=accept_licence)
+        opened = fetch.open(model)
     beside: OpenDraft | None = None
     try:
         with ThreadPoolExecutor(1) as pool:  # builds the tokenizer beside the rest, which leaves the interpreter free
             tokenizer = pool.submit(lambda: opened.tokenizer)
             with phases.timed("plan_s"):
-                beside = (
-                    open_draft(draft, opened, offline=offline, progress=progress, accept_licence=accept_licence) if speculates else None
-                )
-                plan = make_plan(
-                    opened,
-                    mode,
-                    threads=threads,
-                    context=context,
-                    kv_memory=kv_memory,
-                    isa=isa,
-                    without=without,
-                    draft=beside,
-                    look=look,
-                )
+                beside = fetch.open_draft(options.draft, opened) if speculates else None
+                plan = make_plan(opened, mode, options, draft=beside, look=look)
             backend, notes = _cpu_backend(opened, plan, phases, cache=cache, progress=progress)
             try:
                 with phases.timed("tokenizer_s"):
@@ -173,84 +149,21 @@ def load(
         raise
 
 
-def check(
-    model: str | Path,
-    mode: str | None = None,
-    *,
-    threads: int | str | None = AUTO,
-    context: int | None = None,
-    kv_memory: int | str | None = None,
-    isa: str | None = None,
-    without: Iterable[str] = (),
-    draft: str | Path | None = None,
-    offline: bool = False,
-    cache: bool = True,
-    progress: Progress | None = None,
-    accept_licence: AcceptLicence = False,
-) -> CheckResult:
-    """Resolves what :func:`load` would, without packing weights or running. A mode that cannot be had is a result, not an error."""
-    from swiftsure.models.costs import step_costs
-    from swiftsure.models.model import kv_bytes_per_position
-
-    mode = resolve_mode(mode)
-    speculates = require_speculation(draft, mode, active_levers(mode_spec(mode), without)[0])
-    check_threads(threads)
-    look = NeighbourLook()
-    with _open(model, offline=offline, progress=progress, accept_licence=accept_licence) as opened:
-        plan, reason = None, None
-        try:
-            require_available(mode)
-            beside = open_draft(draft, opened, offline=offline, progress=progress, accept_licence=accept_licence) if speculates else None
-            with closing(beside) if beside is not None else nullcontext():
-                plan = make_plan(
-                    opened,
-                    mode,
-                    threads=threads,
-                    context=context,
-                    kv_memory=kv_memory,
-                    isa=isa,
-                    without=without,
-                    draft=beside,
-                    look=look,
-                )
-        except (NotActiveError, CapacityError) as error:
-            reason = str(error)
-        schedule = opened.schedule()
-        costs = step_costs(schedule, opened.tensors, positions=1)
-        bytes_per_token = sum(cost.weight_bytes for cost in costs)
-        files = opened.files
-        return CheckResult(
-            mode=mode,
-            active=plan is not None,
-            reason=reason,
-            activation=_planned_activation(opened, plan) if plan else None,
-            memory=plan.memory if plan else None,
-            schedule=costs,
-            bytes_per_token=bytes_per_token,
-            advice=_advice(bytes_per_token, kv_bytes_per_position(schedule), opened.config.context_length),
-            thread_choice=plan.threads if plan else None,
-            start=_start(files.sha256, plan.numerics.variant if plan else FULL_NUMERICS.variant, cache=cache),
-            pins=files.pins(),
-        )
-
-
 def make_plan(
     model: Model,
     mode: str,
+    options: LoadOptions | None = None,
     *,
-    threads: int | str | None = AUTO,
-    context: int | None = None,
-    kv_memory: int | str | None = None,
-    isa: str | None = None,
-    without: Iterable[str] = (),
     draft: OpenDraft | None = None,
     look: NeighbourLook | None = None,
 ) -> Plan:
-    """Decides; allocates nothing. ``look``: at other processes, begun before the model was opened. Raises as :func:`load`."""
+    """Decides; allocates nothing. ``draft``: the one that ``options`` name, opened. ``look``: at other processes, begun before the model
+    was opened. Raises as :func:`load`."""
     from swiftsure import kernels
     from swiftsure.engine.cpu import require_runnable
 
-    levers, levers_off = active_levers(mode_spec(mode), without)
+    options = options or LoadOptions()
+    levers, levers_off = active_levers(mode_spec(mode), options.without)
     schedule = model.schedule()
     require_runnable(schedule)
     numerics = plan_numerics(schedule, model.tensors, levers)
@@ -259,8 +172,8 @@ def make_plan(
         kv_bits=numerics.kv_bits,
         weight_bytes=sum(model.tensors.info(name).nbytes for name in model.tensors.names()),
         available=available_memory(),
-        context=context,
-        kv_memory=kv_memory,
+        context=options.context,
+        kv_memory=options.kv_memory,
         draft_weight_bytes=draft.info.weight_bytes if draft else 0,
         draft_kv_bytes_per_token=draft.info.kv_bytes_per_token if draft else 0,
     )
@@ -278,8 +191,8 @@ def make_plan(
         mode=mode,
         levers=levers,
         levers_off=levers_off,
-        isa=kernels.resolve_isa(isa),
-        threads=choose_threads(threads, look=look),
+        isa=kernels.resolve_isa(options.isa),
+        threads=choose_threads(options.threads, look=look),
         schedule=schedule,
         memory=memory,
         draft=draft,
@@ -364,13 +277,6 @@ def _calibrate(engine: Engine, backend: Backend, model: Model, plan: Plan, *, ca
         keep_costs(key, costs, took_s=perf_counter() - began, others_busy_cpus=plan.threads.others_busy_cpus)
 
 
-def _open(model: str | Path, *, offline: bool, progress: Progress | None, accept_licence: AcceptLicence) -> Model:
-    from swiftsure.models.catalogue import resolve
-    from swiftsure.models.model import open_model
-
-    return open_model(resolve(model, offline=offline, progress=progress, accept_licence=accept_licence))
-
-
 def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progress: Progress | None) -> tuple[Backend, tuple[str, ...]]:
     """The back end, and notes on where its packed weights came from; the phases ``packed_*`` say it too."""
     from swiftsure.engine.cpu import CPUBackend
@@ -395,38 +301,3 @@ def _cpu_backend(model: Model, plan: Plan, phases: Phases, *, cache: bool, progr
     phases.seconds["pack_s"] -= sum(store.phases_s.values())
     phases.seconds |= store.phases_s
     return backend, tuple(store.notes)
-
-
-def _start(weights_sha256: str, variant: str, *, cache: bool) -> str:
-    from swiftsure.engine.packed_store import PackedKey, PackedStore
-
-    if not cache:
-        return "weights are packed anew; the cache is not used"
-    store = PackedStore(PackedKey(weights_sha256=weights_sha256, variant=variant))
-    return f"packed weights are read from {store.path}" if store.present else f"weights are packed, and kept in {store.folder} if large"
-
-
-def _advice(weight_bytes: int, kv_bytes: int, context: int) -> tuple[str, ...]:
-    """Which mode suits what must be preserved, and what limits a run of this model."""
-    modes = [f"{spec.name}: {spec.promise}; suits: {spec.suits}" for spec in MODES.values() if spec.reason is None]
-    turn = weight_bytes // kv_bytes  # the position from which a token reads more keys and values than weights
-    limit = f"limit: alone, each new token reads {weight_bytes / 1e6:.1f} MB of weights, which exact shares among the tokens of a pass"
-    if turn < context:
-        limit += f"; from position {turn} on it reads more keys and values than weights"
-    return (*modes, limit)
-
-
-def _planned_activation(model: Model, plan: Plan) -> Activation:
-
-    return Activation(
-        mode=plan.mode,
-        model=model.files.name,
-        weights_sha256=model.files.sha256,
-        numerics=plan.numerics.id,
-        isa=plan.isa,
-        threads=plan.threads.threads,
-        levers=plan.levers,
-        levers_off=plan.levers_off,
-        lever_states=lever_states(plan.levers, plan.levers_off, Evidence()),
-        draft=plan.draft.info if plan.draft else None,
-    )

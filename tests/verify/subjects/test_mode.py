@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.errors import UsageError
 from swiftsure.verify.compare.exact import compare_trials
 from swiftsure.verify.proving.client import WorkerError
@@ -17,6 +18,7 @@ from tiny_models import TinyModel, TinySpec
 
 PROMPT = Case(id="greedy", request={"prompt": "abc abc abc abc abc abc abc abc abc", "max_tokens": 24})
 SAMPLED = Case(id="sampled", request={"prompt": "the cat sat", "sampling": {"max_tokens": 16, "temperature": 0.7, "seed": 5}})
+ONE_THREAD = LoadOptions(threads=1)
 TEXT = Case(id="text", request={"score": "the cat sat on the mat", "tokens": 5})
 
 STUBBORN = """
@@ -35,7 +37,7 @@ def trials(tiny_path: Path) -> dict[str, list[Trial]]:
     """Both modes on the same cases, each answered twice."""
     found: dict[str, list[Trial]] = {}
     for mode in ("default", "exact"):
-        subject = ModeSubject(mode, ModeOptions(model=str(tiny_path), threads=1, logits=True))
+        subject = ModeSubject(mode, ModeOptions(model=str(tiny_path), load=ONE_THREAD, logits=True))
         try:
             activation = subject.start()
             assert activation.state == "active"
@@ -82,7 +84,7 @@ def test_each_trial_says_whether_the_levers_left_evidence(trials: dict[str, list
 
 def test_another_file_differs_at_a_place_that_is_named(tiny_path: Path, tmp_path: Path, trials: dict[str, list[Trial]]) -> None:
     other = TinyModel(TinySpec(seed=3)).perturbed("output_norm.weight", 2).write_gguf(tmp_path / "other.gguf")
-    subject = ModeSubject("default", ModeOptions(model=str(other), threads=1, logits=True), spec=f"file:{other}")
+    subject = ModeSubject("default", ModeOptions(model=str(other), load=ONE_THREAD, logits=True), spec=f"file:{other}")
     try:
         subject.start()
         found = compare_trials(trials["default"][0], subject.run(PROMPT))
@@ -95,7 +97,7 @@ def test_another_file_differs_at_a_place_that_is_named(tiny_path: Path, tmp_path
 
 
 def test_a_prompt_beyond_the_context_is_refused_and_the_next_runs(tiny_path: Path) -> None:
-    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), threads=1))
+    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), load=ONE_THREAD))
     try:
         subject.start()
         trial = subject.run(Case(id="long", request={"prompt": "word " * 2000}))
@@ -107,7 +109,7 @@ def test_a_prompt_beyond_the_context_is_refused_and_the_next_runs(tiny_path: Pat
 
 
 def test_a_request_that_breaks_a_rule_fails_its_trial(tiny_path: Path) -> None:
-    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), threads=1))
+    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), load=ONE_THREAD))
     try:
         subject.start()
         assert "unknown field 'temprature'" in str(subject.run(Case(id="x", request={"prompt": "a", "temprature": 1})).reason)
@@ -119,7 +121,7 @@ def test_a_request_that_breaks_a_rule_fails_its_trial(tiny_path: Path) -> None:
 
 def test_a_case_may_be_a_file(tiny_path: Path, tmp_path: Path, trials: dict[str, list[Trial]]) -> None:
     (tmp_path / "case.json").write_text('{"prompt": "abc abc abc abc abc abc abc abc abc", "max_tokens": 24}')
-    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), threads=1, logits=True))
+    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), load=ONE_THREAD, logits=True))
     try:
         subject.start()
         assert compare_trials(trials["default"][0], subject.run(Case(id="greedy", path=tmp_path / "case.json"))).equal
@@ -133,7 +135,7 @@ def test_an_unknown_mode_is_a_usage_error(tiny_path: Path) -> None:
 
 
 def test_a_model_that_is_not_there_ends_the_start(tmp_path: Path) -> None:
-    subject = ModeSubject("default", ModeOptions(model=str(tmp_path / "no.gguf"), offline=True))
+    subject = ModeSubject("default", ModeOptions(model=str(tmp_path / "no.gguf"), load=LoadOptions(offline=True)))
     try:
         with pytest.raises(WorkerError) as caught:
             subject.start()
@@ -202,7 +204,7 @@ def test_a_worker_that_asks_for_more_than_the_limit_is_out_of_memory() -> None:
 
 
 def test_a_model_that_does_not_fit_the_limit_is_out_of_memory_in_every_case(tiny_path: Path) -> None:
-    options = ModeOptions(model=str(tiny_path), threads=1, memory_limit_bytes=24 << 20)  # less than NumPy needs
+    options = ModeOptions(model=str(tiny_path), load=ONE_THREAD, memory_limit_bytes=24 << 20)  # less than NumPy needs
     subject = ModeSubject("default", options)
     try:
         assert subject.start().state == "unknown"
@@ -213,7 +215,7 @@ def test_a_model_that_does_not_fit_the_limit_is_out_of_memory_in_every_case(tiny
 
 
 def test_a_model_that_fits_the_limit_runs(tiny_path: Path) -> None:
-    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), threads=1, memory_limit_bytes=4 << 30))
+    subject = ModeSubject("default", ModeOptions(model=str(tiny_path), load=ONE_THREAD, memory_limit_bytes=4 << 30))
     try:
         subject.start()
         assert subject.run(PROMPT).status == "ran"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.verify.contracts.contract import parse_contract
 from swiftsure.verify.subjects.base import Case
 from swiftsure.verify.subjects.parse import SubjectOptions, subject_from_spec
@@ -45,13 +46,13 @@ def reasons(found: Verification) -> str:
 
 
 def test_mode_exact_passes_against_mode_default(tiny_path: Path) -> None:
-    found = verified(EXACT, "mode:default", "mode:exact", PROMPTS, model=str(tiny_path), threads=1, logits=True)
+    found = verified(EXACT, "mode:default", "mode:exact", PROMPTS, model=str(tiny_path), load=LoadOptions(threads=1), logits=True)
     assert found.kind == "PASS", reasons(found)
     assert found.record["candidate"]["activation"]["state"] == "active"
 
 
 def test_the_same_file_passes_as_a_file(tiny_path: Path) -> None:
-    found = verified(EXACT, "mode:default", f"file:{tiny_path}", PROMPTS, model=str(tiny_path), threads=1, logits=True)
+    found = verified(EXACT, "mode:default", f"file:{tiny_path}", PROMPTS, model=str(tiny_path), load=LoadOptions(threads=1), logits=True)
     assert found.kind == "PASS", reasons(found)
 
 

@@ -107,20 +107,12 @@ class ModeRun:
 
 def check_modes(options: ProveOptions, names: Iterable[str]) -> dict[str, ModeRun]:
     """A run per mode, with the reason where ``check`` says that it cannot be activated. Raises NotActiveError when default cannot."""
-    from swiftsure.engine.loading import check
+    from swiftsure.engine.checking import check
 
     runs = {}
     for name in names:
         with _no_mode_variable():
-            result = check(
-                options.model,
-                name,
-                threads=options.threads,
-                isa=options.isa,
-                context=options.context,
-                offline=options.offline,
-                draft=options.draft_in(name),
-            )
+            result = check(options.model, name, **options.load_in(name).keywords())
         reason = (result.reason or "check gave no reason").removeprefix(f"mode {name} is not active: ")
         runs[name] = ModeRun(name=name, reason=None if result.active else reason)
     if runs[BASE].reason is not None:
@@ -144,17 +136,7 @@ def start_worker(run: ModeRun, options: ProveOptions, *, worker: Sequence[str], 
     screen.show(f"loading in mode {run.name}", 0, None)
     run.client = stack.enter_context(WorkerClient(run.name, on_line=screen.line, command=worker))
     try:
-        run.loaded = run.client.ask(
-            "load",
-            model=options.model,
-            mode=run.name,
-            threads=options.threads,
-            isa=options.isa,
-            context=options.context,
-            offline=options.offline,
-            cache=options.cache,
-            draft=options.draft_in(run.name),
-        )
+        run.loaded = run.client.ask("load", model=options.model, mode=run.name, options=options.load_in(run.name).keywords())
     except WorkerError as error:
         if error.kind == "NotActiveError" and run.name != BASE:
             screen.line(not_active_line(run.name, str(error)))

@@ -13,11 +13,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.engine.activation import not_active_line
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.engine.modes import MODES, mode_spec
 from swiftsure.engine.threads import NeighbourLook, ThreadChoice, choose_threads
 from swiftsure.errors import SwiftsureError, UsageError
@@ -54,12 +55,7 @@ class ProveOptions:
     full: bool = False
     rounds: int | None = None
     time_budget_s: float = DEFAULT_BUDGET_S
-    threads: int | None = None
-    isa: str | None = None
-    context: int | None = None
-    offline: bool = False
-    cache: bool = True
-    draft: str | None = None  # see swiftsure.load; for the modes that speculate
+    load: LoadOptions = field(default_factory=LoadOptions)  # a draft is for the modes that speculate
     upstream: bool = False
     tasks: bool = True  # answer the items of the contracts' tasks; without, a mode that owes a contract stays INCONCLUSIVE
     thread_choice: ThreadChoice | None = None  # made once, by prove: all workers run with the same threads
@@ -74,11 +70,9 @@ class ProveOptions:
             raise UsageError(f"rounds must be at least 1, got {self.rounds}")
         if not self.time_budget_s > 0:
             raise UsageError(f"time_budget_s must be above 0, got {self.time_budget_s}")
-        if self.threads is not None and self.threads < 1:
-            raise UsageError(f"threads must be at least 1, got {self.threads}")
 
-    def draft_in(self, mode: str) -> str | None:
-        return self.draft if "speculation" in mode_spec(mode).levers else None
+    def load_in(self, mode: str) -> LoadOptions:
+        return self.load if "speculation" in mode_spec(mode).levers else replace(self.load, draft=None)
 
     def workload(self) -> tuple[Prompt, ...]:
         return read_prompts(self.prompts) if self.prompts is not None else builtin_workload(full=self.full)
@@ -91,8 +85,8 @@ def prove(options: ProveOptions, *, console: Console | None = None, worker: Sequ
     prompts cannot be used, on Ctrl-C and on SIGTERM; a mode other than default that breaks is a verdict, not an exception.
     """
     began = time.perf_counter()
-    choice = choose_threads(options.threads, look=NeighbourLook())
-    options = replace(options, threads=choice.threads, thread_choice=choice)
+    choice = choose_threads(options.load.threads, look=NeighbourLook())
+    options = replace(options, load=replace(options.load, threads=choice.threads), thread_choice=choice)
     prompts = options.workload()
     if options.upstream:
         require_upstream()
@@ -152,7 +146,7 @@ def _model_info(options: ProveOptions, screen: Screen) -> dict[str, Any]:
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.model import open_model
 
-    with open_model(resolve(options.model, offline=options.offline, progress=screen.fetching)) as model:
+    with open_model(resolve(options.model, offline=options.load.offline, progress=screen.fetching)) as model:
         return model.info()
 
 

@@ -38,6 +38,6 @@ def compare_upstream(
     prompts = [truth["prompt_ids"] for truth in truths]
     short = [ids for ids in prompts if len(ids) < SHORT_BELOW] or prompts
     screen.show("upstream: transformers on the same weights", 0, None)
-    result = measure_upstream(Path(info["path"]), short[:most], new_tokens, threads, isa=options.isa)
+    result = measure_upstream(Path(info["path"]), short[:most], new_tokens, threads, isa=options.load.isa)
     screen.line(result.line())
     return {"status": "MEASURED", **result.to_dict()}

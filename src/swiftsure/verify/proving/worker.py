@@ -68,20 +68,10 @@ class Worker:
         }
         return operations[command.pop("op")](**command)
 
-    def load(
-        self,
-        *,
-        model: str,
-        mode: str,
-        threads: int | None,
-        isa: str | None,
-        context: int | None,
-        offline: bool,
-        cache: bool,
-        draft: str | None,
-    ) -> dict[str, Any]:
+    def load(self, *, model: str, mode: str, options: dict[str, Any]) -> dict[str, Any]:
+        """``options``: the keywords of LoadOptions."""
         began = time.perf_counter()
-        self._llm = llm = self._load(model, mode=mode, threads=threads, isa=isa, context=context, offline=offline, cache=cache, draft=draft)
+        self._llm = llm = self._load(model, mode=mode, **options)
         load_s = time.perf_counter() - began
         activation, backend = llm.activation, llm.backend
         print(activation.active_line(), file=sys.stderr, flush=True)

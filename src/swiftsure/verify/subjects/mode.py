@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.errors import SwiftsureError, UsageError
 from swiftsure.records.machine import library_versions, peak_rss_bytes
 from swiftsure.verify.proving.client import WORKER, WorkerClient, WorkerError
@@ -35,18 +36,13 @@ _USERS_FAULT = ("UsageError", "ModelError", "ModelNotFoundError", "ModelFileErro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModeOptions:
-    """How the engine is loaded. ``logits``: each trial also gets ``(rows, vocab)`` float32 logits, memory-mapped.
+    """Which model, and how it is loaded. ``logits``: each trial also gets ``(rows, vocab)`` float32 logits, memory-mapped.
 
     ``time_limit_s`` is of one trial; a process that exceeds it is ended and started anew for the next.
     """
 
     model: str
-    threads: int | None = None
-    isa: str | None = None
-    context: int | None = None
-    offline: bool = False
-    cache: bool = True
-    draft: str | None = None
+    load: LoadOptions = field(default_factory=LoadOptions)
     logits: bool = False
     time_limit_s: float | None = 600.0
     memory_limit_bytes: int | None = None
@@ -146,17 +142,7 @@ class ModeSubject:
         options = self._options
         client = WorkerClient(self._mode, on_line=self._line, command=self._command(), environment=options.environment)
         try:
-            self._loaded = client.ask(
-                "load",
-                model=options.model,
-                mode=self._mode,
-                threads=options.threads,
-                isa=options.isa,
-                context=options.context,
-                offline=options.offline,
-                cache=options.cache,
-                draft=options.draft,
-            )
+            self._loaded = client.ask("load", model=options.model, mode=self._mode, options=options.load.keywords())
         except WorkerError as error:
             client.kill()
             client.close()

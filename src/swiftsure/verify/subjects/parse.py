@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.errors import UsageError
 from swiftsure.verify.subjects.activation import LogProbe
 from swiftsure.verify.subjects.base import Case, Subject
@@ -26,17 +27,12 @@ KINDS = {
 class SubjectOptions:
     """What may be said beside a specification; each kind takes what concerns it.
 
-    ``model``: of ``mode:``, and the name asked of an endpoint. ``folder``: of commands' logs, see CommandOptions. ``log_probe`` is for
-    commands, ``endpoint_probe`` for endpoints.
+    ``model``: of ``mode:``, and the name asked of an endpoint. ``load``: of ``mode:`` and ``file:``. ``folder``: of commands' logs, see
+    CommandOptions. ``log_probe`` is for commands, ``endpoint_probe`` for endpoints.
     """
 
     model: str | None = None
-    threads: int | None = None
-    isa: str | None = None
-    context: int | None = None
-    offline: bool = False
-    cache: bool = True
-    draft: str | None = None
+    load: LoadOptions = field(default_factory=LoadOptions)
     logits: bool = False
     time_limit_s: float | None = 600.0
     memory_limit_bytes: int | None = None
@@ -79,12 +75,7 @@ def _file(spec: str, name: str, options: SubjectOptions) -> Subject:
 def _mode_options(options: SubjectOptions, model: str) -> ModeOptions:
     return ModeOptions(
         model=model,
-        threads=options.threads,
-        isa=options.isa,
-        context=options.context,
-        offline=options.offline,
-        cache=options.cache,
-        draft=options.draft,
+        load=options.load,
         logits=options.logits,
         time_limit_s=options.time_limit_s,
         memory_limit_bytes=options.memory_limit_bytes,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from swiftsure.engine.load_options import LoadOptions
 from swiftsure.records.paired import PairedComparison
 from swiftsure.records.run_record import write_json
 from swiftsure.verify.proving.client import WorkerClient
@@ -65,19 +66,20 @@ def compare_suites(baseline: SuiteResult, candidate: SuiteResult, *, margin: flo
 def run_modes(
     modes: Sequence[str],
     tasks: Sequence[Task],
+    model: str,
+    load: LoadOptions,
     *,
     limit: int | None,
-    load: Mapping[str, Any],
     on_line: Line,
     advance: Advance,
 ) -> dict[str, SuiteResult]:
-    """The suite in each mode, one task after the other and the modes in turn, so that a slow hour hits all. ``load``: see the worker."""
+    """The suite in each mode, one task after the other and the modes in turn, so that a slow hour hits all."""
     results: dict[str, list[Any]] = {mode: [] for mode in modes}
     with ExitStack() as stack:
         scorers = {}
         for mode in results:
             client = stack.enter_context(WorkerClient(mode, on_line=on_line))
-            client.ask("load", mode=mode, **load)
+            client.ask("load", model=model, mode=mode, options=load.keywords())
             scorers[mode] = WorkerScorer(client)
         for task in tasks:
             for mode, scorer in scorers.items():
