@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from swiftsure.cli import options
@@ -10,6 +11,7 @@ from swiftsure.cli.framework import option
 from swiftsure.errors import NotActiveError, UsageError
 
 _SERVER = "Server"
+_LIMITS = "Limits"
 _TIERS = "Tiers and prices"
 
 Host = Annotated[str, option("--host", metavar="ADDRESS", section=_SERVER, help="Address to listen on. Default: 127.0.0.1.")]
@@ -20,6 +22,79 @@ Models = Annotated[
 ]
 LogJson = Annotated[bool, option("--log-json", section=_SERVER, help="Write a line of JSON for each request.")]
 LogPrompts = Annotated[bool, option("--log-prompts", section=_SERVER, help="Let logs hold what users wrote.")]
+ApiKeys = Annotated[
+    Path | None,
+    option(
+        "--api-keys",
+        metavar="FILE",
+        section=_SERVER,
+        help="Only these keys may come in: a line each, NAME KEY [standard,priority]. Default: everyone on this machine.",
+    ),
+]
+Open = Annotated[bool, option("--open", section=_SERVER, help="Listen beyond this machine without API keys.")]
+Drain = Annotated[
+    float, option("--drain", metavar="SECONDS", section=_SERVER, help="Running answers may go on so long after SIGTERM. Default: 30.")
+]
+MaxRequests = Annotated[
+    int,
+    option(
+        "--max-requests", metavar="N", section=_LIMITS, help="Most requests of the standard tier under way, waiting ones too. Default: 256."
+    ),
+]
+MaxTokens = Annotated[
+    int,
+    option(
+        "--max-tokens-under-way",
+        metavar="N",
+        section=_LIMITS,
+        help="Most tokens that the standard tier's requests may come to. Default: 1000000.",
+    ),
+]
+Deadline = Annotated[
+    float, option("--deadline", metavar="SECONDS", section=_LIMITS, help="Longest a request may take, waiting included. Default: 600.")
+]
+MaxBody = Annotated[int, option("--max-body", metavar="BYTES", section=_LIMITS, help="Largest request. Default: 16777216.")]
+MaxRunning = Annotated[
+    int,
+    option("--max-running", metavar="N", section=_LIMITS, help="Most requests of the standard tier in a pass; others wait. Default: 16."),
+]
+PrefillChunk = Annotated[
+    float,
+    option(
+        "--prefill-chunk-ms",
+        metavar="MS",
+        section=_LIMITS,
+        help="How much longer a pass that decodes may take for the prompts in it. Default: 50.",
+    ),
+]
+PriorityRows = Annotated[
+    int,
+    option("--priority-rows", metavar="N", section=_TIERS, help="Most rows of priority requests in a pass, drafts included. Default: 16."),
+]
+PrioritySlack = Annotated[
+    float,
+    option(
+        "--priority-slack",
+        metavar="SHARE",
+        section=_TIERS,
+        help="How much longer a pass with priority rows may take for standard ones that ride along. Default: 0.1.",
+    ),
+]
+PriorityRequests = Annotated[
+    int,
+    option(
+        "--priority-requests",
+        metavar="N",
+        section=_TIERS,
+        help="Most requests of the priority tier under way; more are answered 429. Default: 8.",
+    ),
+]
+Price = Annotated[
+    float,
+    option("--price", metavar="X", section=_TIERS, help="A priority token costs X times a standard one. Default: 6, as fast tiers ask."),
+]
+PriceIn = Annotated[float, option("--price-input", metavar="P", section=_TIERS, help="Price of a million prompt tokens. Default: 0.")]
+PriceOut = Annotated[float, option("--price-output", metavar="P", section=_TIERS, help="Price of a million new tokens. Default: 0.")]
 
 
 def serve(
@@ -32,6 +107,21 @@ def serve(
     accept_licence: options.AcceptLicenceOption = False,
     host: Host = "127.0.0.1",
     port: Port = 8000,
+    api_keys: ApiKeys = None,
+    open_to_all: Open = False,
+    drain: Drain = 30.0,
+    max_requests: MaxRequests = 256,
+    max_tokens_under_way: MaxTokens = 1_000_000,
+    deadline: Deadline = 600.0,
+    max_body: MaxBody = 16 * 2**20,
+    max_running: MaxRunning = 16,
+    prefill_chunk_ms: PrefillChunk = 50.0,
+    priority_rows: PriorityRows = 16,
+    priority_slack: PrioritySlack = 0.1,
+    priority_requests: PriorityRequests = 8,
+    price: Price = 6.0,
+    price_input: PriceIn = 0.0,
+    price_output: PriceOut = 0.0,
     threads: options.ThreadsOption = None,
     context: options.ContextOption = None,
     kv_memory: options.KvMemoryOption = None,
@@ -47,8 +137,9 @@ def serve(
     from swiftsure.cli.licence import settle_licences
     from swiftsure.engine.activation import not_active_line, resolve_mode
     from swiftsure.engine.load_options import LoadOptions
+    from swiftsure.engine.scheduling import Scheduling
     from swiftsure.serve.run import run
-    from swiftsure.serve.settings import ModelSettings, ServeSettings
+    from swiftsure.serve.settings import LaneLimits, ModelSettings, Prices, ServeSettings, read_keys
 
     mode = resolve_mode(mode)
     load = LoadOptions(
@@ -67,6 +158,17 @@ def serve(
         host=host,
         port=port,
         log_json=log_json,
+        standard=LaneLimits(requests=max_requests, tokens=max_tokens_under_way),
+        priority=LaneLimits(requests=priority_requests, tokens=max_tokens_under_way),
+        scheduling=Scheduling(
+            max_running=max_running, prefill_chunk_ms=prefill_chunk_ms, priority_rows=priority_rows, priority_slack=priority_slack
+        ),
+        prices=Prices(input=price_input, output=price_output, multiple=price),
+        keys=read_keys(api_keys) if api_keys is not None else (),
+        open_to_all=open_to_all,
+        deadline_s=deadline,
+        max_body_bytes=max_body,
+        drain_s=drain,
         log_prompts=log_prompts,
     )
     for _, source in named:
@@ -81,8 +183,6 @@ def serve(
 
 def _named(text: str) -> tuple[str, str]:
     """``NAME=MODEL``, or a model under its own name."""
-    from pathlib import Path
-
     name, equals, source = text.partition("=")
     if equals and not Path(text).exists():
         if not name or not source:

@@ -25,18 +25,21 @@ class BodyLimit:
         if not announced.isdecimal() or int(announced) > self._most:
             await self._refuse(scope, receive, send)
             return
-        seen, started = 0, False
+        seen, exceeded, started = 0, False, False
 
         async def counted() -> Message:
-            nonlocal seen
+            nonlocal seen, exceeded
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._most:
+                exceeded = True
                 raise _TooLargeError
             return message
 
         async def noticed(message: Message) -> None:
             nonlocal started
+            if exceeded and not started:  # the application took the error for one of its own
+                raise _TooLargeError
             started = True
             await send(message)
 

@@ -9,6 +9,7 @@ from types import FrameType
 
 import uvicorn
 
+from swiftsure.errors import UnprovedError
 from swiftsure.serve.app import create_app
 from swiftsure.serve.service import Service
 from swiftsure.serve.settings import ServeSettings
@@ -38,7 +39,8 @@ class _Server(uvicorn.Server):
 async def serve(settings: ServeSettings) -> None:
     """Loads the models, prints their ACTIVE lines, listens until SIGTERM or SIGINT, drains and stops.
 
-    Raises what a load raises, before anything listens, and OSError where the address cannot be had.
+    Raises what a load raises, before anything listens, OSError where the address cannot be had, and UnprovedError where the evidence of a
+    lever is missing in the end.
     """
     service = Service(settings)
     await service.start()
@@ -60,6 +62,12 @@ async def serve(settings: ServeSettings) -> None:
         await _Server(config, service).serve()
     finally:
         await service.stop()
+    for model in service.models:
+        for line in model.last_lines():
+            print(line, file=sys.stderr, flush=True)
+    unproved = [reason for model in service.models for reason in model.engine.unproved]
+    if unproved:
+        raise UnprovedError("; ".join(unproved))
 
 
 def run(settings: ServeSettings) -> None:

@@ -7,10 +7,11 @@ import contextlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from time import time
+from dataclasses import asdict, replace
+from time import perf_counter, time
 from typing import TYPE_CHECKING, Unpack
 
+from swiftsure.engine.activation import Status, exit_line
 from swiftsure.engine.inputs import ChatFields, Prompt, prompt_ids
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
@@ -40,7 +41,7 @@ class ServedModel:
         self.settings = settings
         self.created = int(time())
         self.engine = EngineProcess(
-            {"model": settings.source, "mode": settings.mode, **settings.load},
+            {"model": settings.source, "mode": settings.mode, "scheduling": asdict(server.scheduling), **settings.load},
             on_end=self._left,
             note=lambda text: print(f"{settings.name}: {text}", file=sys.stderr, flush=True),
         )
@@ -49,6 +50,9 @@ class ServedModel:
         self._threads = threads
         self._on_end = on_end
         self._model: Model | None = None
+        self._began = perf_counter()
+        self.answers = 0  # that have ended, and of them those that a client got whole
+        self.answers_done = 0
 
     @property
     def model(self) -> Model:
@@ -126,7 +130,15 @@ class ServedModel:
 
     def _left(self, answer: Answer) -> None:
         self.lanes[answer.job.tier].leave(answer.job)
+        self.answers += 1
+        self.answers_done += answer.error is None
         self._on_end(self, answer)
+
+    def last_lines(self) -> tuple[str, ...]:
+        """LEVER lines of the engine as it was last heard of, and the EXIT line (design section 3)."""
+        status: Status = "failed" if self.engine.state == "failed" else "unproved" if self.engine.unproved else "ok"
+        wall_s = perf_counter() - self._began
+        return (*self.engine.lever_lines, exit_line(self.facts.mode, status, self.answers_done, self.answers, wall_s))
 
     async def stop(self, *, drain_s: float) -> None:
         await self.engine.stop(drain_s=drain_s)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from swiftsure.engine.scheduler import Tier
+from swiftsure.engine.scheduling import Scheduling
 from swiftsure.errors import UsageError
 from swiftsure.serve.jobs import TIERS
+
+_SHORTEST_KEY = 16  # characters: shorter ones are guessed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +71,45 @@ class ApiKey:
     tiers: frozenset[Tier] = frozenset(TIERS)
 
 
+def read_keys(path: Path) -> tuple[ApiKey, ...]:
+    """A file of keys: a line each, ``NAME KEY [TIER,TIER]``; blank lines and lines from # on are left out.
+
+    Raises UsageError for a file that cannot be read, holds no key, or breaks a rule; a message never quotes a key.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "they are not UTF-8"
+        raise UsageError(f"the keys in {path} cannot be read: {reason}") from None
+    keys: list[ApiKey] = []
+    for number, line in enumerate(lines, 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) not in (2, 3):
+            raise UsageError(f"{path}, line {number}: a key is NAME KEY [TIER,TIER], got {len(words)} words")
+        if len(words[1]) < _SHORTEST_KEY:
+            raise UsageError(f"{path}, line {number}: a key must have at least {_SHORTEST_KEY} characters, got {len(words[1])}")
+        tiers = frozenset(words[2].split(",")) if len(words) == 3 else frozenset(TIERS)
+        if unknown := tiers - set(TIERS):
+            raise UsageError(f"{path}, line {number}: tiers are {', '.join(TIERS)}, got {', '.join(sorted(map(str, unknown)))}")
+        if any(key.name == words[0] for key in keys):
+            raise UsageError(f"{path}, line {number}: two keys bear the name {words[0]!r}")
+        keys.append(
+            ApiKey(name=words[0], sha256=hashlib.sha256(words[1].encode()).digest(), tiers=frozenset(t for t in TIERS if t in tiers))
+        )
+    if not keys:
+        raise UsageError(f"{path} holds no key: everyone would be kept out")
+    return tuple(keys)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
     """Everything that a server is started with.
 
-    keys: empty lets everyone in, which only a loopback address may. deadline_s: most seconds of a request, waiting included.
-    max_body_bytes: of a request. priority_rows, priority_slack: see engine/scheduler.py. drain_s: how long running answers may
-    go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are JSON. digests: whether each answer
-    carries its token-chain digest.
+    keys: empty lets everyone in, which beyond a loopback address takes ``open_to_all``. deadline_s: most seconds of a request, waiting
+    included. max_body_bytes: of a request. scheduling: of each model's engine. drain_s: how long running answers may
+    go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are JSON.
     """
 
     models: tuple[ModelSettings, ...]
@@ -80,10 +117,10 @@ class ServeSettings:
     port: int = 8000
     standard: LaneLimits = LaneLimits(requests=256, tokens=1_000_000)
     priority: LaneLimits = LaneLimits(requests=8, tokens=100_000)
-    priority_rows: int = 4
-    priority_slack: float = 0.1
+    scheduling: Scheduling = field(default_factory=Scheduling)
     prices: Prices = Prices()
     keys: tuple[ApiKey, ...] = ()
+    open_to_all: bool = False
     deadline_s: float = 600.0
     max_body_bytes: int = 16 * 2**20
     drain_s: float = 30.0
@@ -99,6 +136,8 @@ class ServeSettings:
                 raise UsageError(f"two models are served under the name {name!r}; give them names of their own with NAME=MODEL")
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"a port must be between 0 and 65535, got {self.port}")
+        if not (self.keys or self.open_to_all or _is_loopback(self.host)):
+            raise UsageError(f"{self.host} can be reached from other machines: give --api-keys FILE, or --open to let everyone in")
         for name, low in (("deadline_s", 0.0), ("drain_s", 0.0), ("max_body_bytes", 1024)):
             value = getattr(self, name)
             if not low <= value < math.inf or (name == "deadline_s" and value == 0):
@@ -106,3 +145,10 @@ class ServeSettings:
 
     def lane(self, tier: Tier) -> LaneLimits:
         return self.priority if tier == "priority" else self.standard
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -175,6 +175,8 @@ class EngineProcess:
         self.facts: EngineFacts | None = None
         self.snapshot: Mapping[str, Any] = {}
         self.levers: Mapping[str, Any] = {}
+        self.lever_lines: tuple[str, ...] = ()
+        self.unproved: tuple[str, ...] = ()
         self.deaths = 0
         self._keywords = dict(keywords)
         self._on_end = on_end
@@ -338,6 +340,7 @@ class EngineProcess:
                 self._end(message["id"], error=_error_of(message))
             case "snapshot":
                 self.snapshot, self.levers = message["engine"], message["levers"]
+                self.lever_lines, self.unproved = tuple(message["lever_lines"]), tuple(message["unproved"])
             case kind:
                 raise ValueError(f"unknown kind {kind!r}")
 

@@ -22,6 +22,7 @@ import numpy as np
 
 from swiftsure.engine.llm import LLM
 from swiftsure.engine.request import Sequence
+from swiftsure.engine.scheduling import Scheduling
 from swiftsure.errors import SwiftsureError
 from swiftsure.serve.engine_process.protocol import (
     HEADER,
@@ -197,8 +198,16 @@ class EngineLoop:
         now = monotonic()
         if now >= self._next_snapshot or not self._live:
             self._next_snapshot = now + _SNAPSHOT_S
-            levers = self._llm.activation.to_dict()["levers"]
-            self._channel.send({"kind": "snapshot", "engine": self._llm.snapshot().to_dict(), "levers": levers})
+            activation = self._llm.activation
+            self._channel.send(
+                {
+                    "kind": "snapshot",
+                    "engine": self._llm.snapshot().to_dict(),
+                    "levers": activation.to_dict()["levers"],
+                    "lever_lines": activation.lever_lines(),
+                    "unproved": list(activation.unproved),
+                }
+            )
 
 
 def serve_engine(connection: socket.socket, load: Load) -> int:
@@ -209,7 +218,10 @@ def serve_engine(connection: socket.socket, load: Load) -> int:
         return 0
     began = perf_counter()
     try:
-        llm = load(**first["keywords"])
+        keywords = dict(first["keywords"])
+        if "scheduling" in keywords:
+            keywords["scheduling"] = Scheduling(**keywords["scheduling"])
+        llm = load(**keywords)
     except Exception as error:
         if not isinstance(error, SwiftsureError):
             traceback.print_exc()

@@ -1,0 +1,92 @@
+"""``swiftsure serve`` as a person runs it: it listens, answers, drains and ends with its lines; what it cannot serve it refuses."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from cli_runner import Run, start
+
+from tiny_models import TinyModel, TinySpec
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TinyModel(TinySpec(context=640)).write_gguf(tmp_path_factory.mktemp("served") / "tiny.gguf")
+
+
+@contextmanager
+def served(*arguments: str | Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The address of a server on a free port, and its process."""
+    process = start("serve", *arguments, "--port", "0", "--threads", "1")
+    lines: list[str] = []
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line.decode())
+            if found := re.match(r"LISTENING url=(\S+)", lines[-1]):
+                yield found[1], process
+                break
+        else:
+            raise AssertionError(f"it did not listen: {''.join(lines)}")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_it_listens_serves_under_its_names_and_ends_with_its_lines(model: Path) -> None:
+    with served("--model", f"one={model}", "--model", f"two={model}", "--mode", "exact") as (url, process):
+        ready = httpx.get(f"{url}/ready").json()
+        assert list(ready["models"]) == ["one", "two"]
+        assert all(model["active"].startswith("ACTIVE mode=exact ") for model in ready["models"].values())
+        counts = [httpx.post(f"{url}/tokenize", json={"model": name, "prompt": "ab"}).json()["count"] for name in ("one", "two")]
+        assert counts[0] == counts[1] > 0
+        assert httpx.post(f"{url}/tokenize", json={"model": "three", "prompt": "ab"}).status_code == 404
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err.decode()
+        assert len(re.findall(r"^EXIT mode=exact status=ok items=0/0 wall_s=", err.decode(), re.M)) == 2
+
+
+def test_only_keys_that_are_known_come_in(model: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("team 0123456789abcdef\n")
+    with served(model, "--api-keys", keys) as (url, _):
+        body = {"prompt": "ab"}
+        assert httpx.get(f"{url}/health").status_code == 200
+        for headers in ({}, {"authorization": "Bearer nobody"}, {"authorization": "Basic 0123456789abcdef"}, {"x-api-key": ""}):
+            answer = httpx.post(f"{url}/tokenize", json=body, headers=headers)
+            assert (answer.status_code, answer.json()["error"]["type"]) == (401, "authentication_error")
+        for headers in ({"authorization": "Bearer 0123456789abcdef"}, {"x-api-key": "0123456789abcdef"}):
+            assert httpx.post(f"{url}/tokenize", json=body, headers=headers).status_code == 200
+
+
+def test_a_body_beyond_the_limit_is_refused_announced_or_not(model: Path) -> None:
+    with served(model, "--max-body", "2000") as (url, _):
+        large = b'{"prompt": "' + b"a" * 4000 + b'"}'
+        headers = {"content-type": "application/json"}
+        announced = httpx.post(f"{url}/tokenize", content=large, headers=headers)
+        chunked = httpx.post(f"{url}/tokenize", content=iter([large[:1500], large[1500:]]), headers=headers)
+        for answer in (announced, chunked):
+            assert (answer.status_code, "at most 2000 bytes" in answer.json()["error"]["message"]) == (413, True)
+        assert httpx.post(f"{url}/tokenize", json={"prompt": "ab"}).status_code == 200
+
+
+def test_what_cannot_be_served_is_refused_before_anything_listens(swiftsure: Run, model: Path) -> None:
+    refused = swiftsure("serve", model, "--mode", "big", "--port", "0")
+    assert (refused.code, "NOT ACTIVE mode=big reason=" in refused.err, "LISTENING" in refused.err) == (3, True, False)
+    for arguments, words in (
+        ([model, "--host", "0.0.0.0"], "0.0.0.0 can be reached from other machines"),
+        ([model, "--max-requests", "0"], "the limit of requests must be at least 1, got 0"),
+        (["no-such-model"], "no-such-model"),
+        ([model, "--model", str(model)], "two models are served under the name"),
+        (["--model", "=x"], "a model is given as MODEL or NAME=MODEL"),
+    ):
+        refused = swiftsure("serve", *arguments)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
