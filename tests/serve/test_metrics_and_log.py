@@ -82,6 +82,21 @@ def test_metrics_and_log_add_up_after_known_requests(fresh: RunningServer, capfd
     assert SECRET not in err
 
 
+def test_an_unforeseen_error_says_nothing_of_its_inside_but_has_an_id(
+    fresh: RunningServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(name: str) -> None:
+        raise RuntimeError("the inside")
+
+    monkeypatch.setattr(fresh.service, "model", fail)
+    answer = post(fresh, headers={"x-request-id": "mine-2"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (500, "api_error")
+    assert answer.headers["x-request-id"] == answer.headers["request-id"] == "mine-2"
+    assert "the inside" not in answer.text
+    line = next(json.loads(line) for line in capfd.readouterr().err.splitlines() if line.startswith("{"))
+    assert (line["id"], line["status"]) == ("mine-2", 500)
+
+
 def test_tokens_that_come_together_have_waited_once() -> None:
     assert list(gaps([])) == []
     assert list(gaps([(1.0, 3), (1.5, 1), (2.5, 2)])) == [0.0, 0.0, 0.5, 1.0, 0.0]

@@ -19,7 +19,7 @@ from swiftsure.serve.limits import BodyLimit
 from swiftsure.serve.metrics import Metrics
 from swiftsure.serve.origin import Origin
 from swiftsure.serve.problems import Problem, problem_of
-from swiftsure.serve.request_log import RequestIds, RequestLog
+from swiftsure.serve.request_log import SCOPE_KEY, RequestIds, RequestLog, id_headers
 from swiftsure.serve.service import Service
 
 Router = Callable[[Service], APIRouter]
@@ -51,7 +51,9 @@ def create_app(service: Service) -> FastAPI:
 
 def problem_response(request: Request, problem: Problem) -> Response:
     """In the shape of the interface that the path belongs to."""
-    return JSONResponse(wire_errors.body_for(request.url.path, problem), problem.status, headers=problem.headers)
+    path, request_id = request.url.path, request.scope.get(SCOPE_KEY, "")
+    headers = {**problem.headers, **(id_headers(path, request_id) if request_id else {})}  # an unforeseen error passes the middleware by
+    return JSONResponse(wire_errors.body_for(path, problem), problem.status, headers=headers)
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from swiftsure.serve.origin import ORIGIN, Origin, api_of, request_id_of
 from swiftsure.serve.service import ServedModel, Service
 
 _QUIET = frozenset(("health", "ready", "metrics"))  # asked for every few seconds; told only when they fail
+SCOPE_KEY = "swiftsure.request_id"
 Values = Mapping[str, Any]
 
 
@@ -110,6 +111,11 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
+def id_headers(path: str, request_id: str) -> dict[str, str]:
+    """In the words of the interface that the path belongs to, and in everyone's."""
+    return {"x-request-id": request_id, **({"request-id": request_id} if path.startswith(ANTHROPIC_PATHS) else {})}
+
+
 class RequestIds:
     """Middleware: gives each request its id, puts it into the answer's headers, and says when the request is over."""
 
@@ -124,14 +130,13 @@ class RequestIds:
         path = scope["path"]
         request_id = request_id_of(Headers(scope=scope).get("x-request-id"))
         origin = Origin(api=api_of(path), request_id=request_id, socket=scope["type"] == "websocket", path=path)
-        names = ("x-request-id", "request-id") if path.startswith(ANTHROPIC_PATHS) else ("x-request-id",)
+        scope[SCOPE_KEY] = request_id
 
         async def noticed(message: Message) -> None:
             if message["type"] == "http.response.start":
                 origin.status = message["status"]
                 headers = MutableHeaders(raw=message["headers"])
-                for name in names:
-                    headers[name] = request_id
+                headers.update(id_headers(path, request_id))
             await send(message)
 
         began = monotonic()
