@@ -6,10 +6,14 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hostile_files.workers import Result
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # its threads do not survive a fork
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -50,17 +54,26 @@ def fuzz(arguments: argparse.Namespace) -> dict[str, Any]:
     limits = Limits(cpu_s=30, memory=False) if arguments.sanitized else Limits()
     report = Report(limits)
     numbers = range(arguments.first, arguments.first + arguments.count)
-    for done, result in enumerate(run(make_input, subject, numbers, workers=arguments.workers, limits=limits), 1):
-        report.add(result)
-        if result.faulty:
-            kept = make_input(result.number).write(_empty(arguments.save / str(result.number)))
-            print(
-                f"{result.outcome}: input {result.number} ({result.name}) at stage {result.stage}: {result.error}: {result.sentence[:600]}"
-            )
-            print(f"  replay with: python -m hostile_files --replay {result.number}    (saved: {kept})", flush=True)
-        if sys.stderr.isatty():
-            print(f"\r{done}/{arguments.count}", end="", file=sys.stderr)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a run in the background inherits as ignored
+    try:
+        for done, result in enumerate(run(make_input, subject, numbers, workers=arguments.workers, limits=limits), 1):
+            report.add(result)
+            if result.faulty:
+                tell(result, arguments.save)
+            if sys.stderr.isatty() or done % 10_000 == 0:
+                print(f"\r{done}/{arguments.count}", end="", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("interrupted; the report is of what was done", file=sys.stderr)
     return report.facts(first=arguments.first, command=f"python -m hostile_files {' '.join(sys.argv[1:])}")
+
+
+def tell(result: Result, saved: Path) -> None:
+    """Prints a fault, and keeps the input that showed it."""
+    from hostile_files.inputs import make_input
+
+    kept = make_input(result.number).write(_empty(saved / str(result.number)))
+    print(f"{result.outcome}: input {result.number} ({result.name}) at stage {result.stage}: {result.error}: {result.sentence[:600]}")
+    print(f"  replay with: python -m hostile_files --replay {result.number}    (saved: {kept})", flush=True)
 
 
 def warm_subject() -> Any:

@@ -1,4 +1,4 @@
-"""Files of some 20 to 60 MB that would take many times as much memory, each with a word of the sentence that it must be refused with."""
+"""Files of some 10 to 60 MB that would take many times as much memory, each with a word of the sentence that it must be refused with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hostile_files.gguf_parts import string_array
 from hostile_files.inputs import sound_parts
 from hostile_files.lies import scalar_of
 
-_MANY = 2_000_000
+_MANY = 1_000_000
 
 
 def _header(pairs: list[bytes], *, pair_count: int | None = None, tensors: bytes = b"", tensor_count: int = 0) -> bytes:
@@ -76,15 +76,15 @@ def vocabulary_beyond_the_embedding() -> bytes:
 _REAL = 262_144  # as many tokens as the largest vocabularies have
 
 BOMBS: dict[str, tuple[Callable[[], bytes], str]] = {
-    "2,000,000 keys": (many_keys, "bytes of memory"),
-    "1,000,000 arrays of nothing": (many_small_arrays, "bytes of memory"),
-    "2,000,000 arrays of nothing in an array": (many_nested_arrays, "bytes of memory"),
-    "6,000,000 empty strings": (many_empty_strings, "bytes of memory"),
+    "1,000,000 keys": (many_keys, "bytes of memory"),
+    "500,000 arrays of nothing": (many_small_arrays, "bytes of memory"),
+    "1,000,000 arrays of nothing in an array": (many_nested_arrays, "bytes of memory"),
+    "3,000,000 empty strings": (many_empty_strings, "bytes of memory"),
     "50 MB of ASCII and one wide character": (one_wide_character, "bytes of memory"),
     "500 wide keys": (many_wide_keys, "bytes of memory"),
     "60,000,000 booleans, the last a 2": (many_booleans, "a boolean must be 0 or 1"),
-    "1,000,000 tensors": (many_tensors, "bytes of memory"),
-    "1,000,000 tokens for 280 rows": (vocabulary_beyond_the_embedding, "1000000 tokens, but the embedding 280 rows"),
+    "500,000 tensors": (many_tensors, "bytes of memory"),
+    "500,000 tokens for 280 rows": (vocabulary_beyond_the_embedding, "500000 tokens, but the embedding 280 rows"),
     "a large vocabulary with a bad merge at its end": (
         partial(_vocabulary, _REAL, merges=(ARRAY, string_array([b"1 %x" % i for i in range(0x10000)] + [b"x y"]))),
         "the merge of 'x' and 'y'",

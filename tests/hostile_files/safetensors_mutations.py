@@ -147,7 +147,7 @@ def stored_length(weights: Weights, rng: random.Random) -> None:
 def stored_header_text(weights: Weights, rng: random.Random) -> None:
     """Another JSON, or none."""
     header = weights.header_text()
-    at = rng.randrange(len(header))
+    at = rng.randrange(max(1, len(header)))
     how = rng.randrange(6)
     if how == 0:
         header = header[:at]
@@ -160,7 +160,7 @@ def stored_header_text(weights: Weights, rng: random.Random) -> None:
     elif how == 4:
         header = rng.choice((b"", b"[]", b"null", b"{" * 5000, b"[" * 5000, b'{"a":' * 3000, b'"', b"{}", b"\xef\xbb\xbf" + header))
     else:
-        header = header.decode().encode("utf-16")
+        header = header.decode("latin-1").encode("utf-16")
     weights.header = header
 
 

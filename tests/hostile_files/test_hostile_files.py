@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from hostile_files.bombs import BOMBS
+from hostile_files.folder_bombs import FOLDER_BOMBS
 from hostile_files.handmade import CASES, file_of, sentences
+from hostile_files.handmade_folders import FOLDER_CASES, folder_of
 from hostile_files.inputs import HostileInput, make_input, sound_inputs
 from hostile_files.opening import open_wholly
 from hostile_files.workers import Limits, Result, judge, open_one, run
@@ -46,10 +48,9 @@ def test_damaged_files_are_opened_or_refused_with_the_fault_named(tmp_path: Path
     assert min(outcomes.values()) > 100, "the mutations are too wild or too tame to test anything"
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *FOLDER_CASES])
 def test_lie_is_refused_with_exactly_its_sentence(tmp_path: Path, case: str) -> None:
-    path = tmp_path / "model.gguf"
-    path.write_bytes(file_of(case))
+    path = HostileInput(-1, case, file_of(case) if case in CASES else folder_of(case)).write(tmp_path)
     stages: list[str] = []
     with pytest.raises(Exception) as caught:  # noqa: PT011 - the whole sentence is compared
         open_wholly(path, stages.append)
@@ -59,9 +60,9 @@ def test_lie_is_refused_with_exactly_its_sentence(tmp_path: Path, case: str) -> 
 
 
 @pytest.mark.skipif(SANITIZED, reason="a sanitizer reserves terabytes of address space")
-@pytest.mark.parametrize("bomb", BOMBS)
-def test_large_file_is_refused_within_twice_its_size_and_64_mb(tmp_path: Path, bomb: str) -> None:
-    make, words = BOMBS[bomb]
+@pytest.mark.parametrize("bomb", [*BOMBS, *FOLDER_BOMBS])
+def test_large_file_is_refused_within_twice_its_size_and_64_mb(bomb: str) -> None:
+    make, words = (BOMBS | FOLDER_BOMBS)[bomb]
     data = make()
     [result] = run(lambda number: HostileInput(number, bomb, data), open_wholly, [0], workers=1)
     assert result.outcome == "refused", result.sentence

@@ -39,7 +39,7 @@ FAULTS = ("crash", "hang", "memory", "wrong error", "poor sentence")
 _INTERPRETER_WORDS = re.compile(
     r"NoneType|object is not|not subscriptable|has no attribute|index out of range|invalid literal|unpack|buffer is smaller|codec can't"
     r"|division by zero|math domain|cannot be interpreted|Traceback|KeyError|positional argument|int too large|convert float|cannot reshape"
-    r"|itemsize|std::|bad_alloc|Errno"
+    r"|itemsize|sys\.|std::|bad_alloc|Errno"
 )
 
 

@@ -235,7 +235,7 @@ class TestRefusals:
             (lambda v: v["model"].update(vocab=[["a", 0.0]]), "vocab must map tokens to ids"),
             (lambda v: v["model"]["vocab"].update({"new": -1}), "vocab must map tokens to ids"),
             (lambda v: v["model"]["vocab"].update({"new": True}), "vocab must map tokens to ids"),
-            (lambda v: v["model"]["vocab"].update({"new": 5}), "two tokens of the vocabulary have the same id"),
+            (lambda v: v["model"]["vocab"].update({"new": 5}), "of the vocabulary have the same id 5"),
             (lambda v: v["model"]["vocab"].update({"new": 10_000_000}), "the highest token id is 10000000"),
             (lambda v: v["model"].update(merges=["ab"]), "a merge must be two tokens"),
             (lambda v: v["model"].update(merges=[["a", "never"]]), "does not fit the vocabulary"),
@@ -243,7 +243,7 @@ class TestRefusals:
             (lambda v: v.update(pre_tokenizer=split("(")), "the library refuses its steps: Oniguruma error"),
             (lambda v: v.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "////"}), "tokenizer.json: "),
             (lambda v: v["model"].update(merges=5), "merges must be a list, got a number"),
-            (lambda v: v["added_tokens"].append({"id": 5, "content": "<new>"}), "two tokens of the vocabulary have the same id"),
+            (lambda v: v["added_tokens"].append({"id": 5, "content": "<new>"}), "of the vocabulary have the same id 5"),
             (lambda v: v["added_tokens"].append({"id": 9999, "content": "<s>"}), "added token '<s>' has id 9999, but 1"),
             (lambda v: v["added_tokens"].append({"id": 1, "content": "<x>"}), "'<s>' and '<x>' have the same id 1"),
             (lambda v: v["added_tokens"].append({"id": 9999, "content": ""}), "added token 9999 is empty"),
@@ -286,7 +286,7 @@ class TestRefusals:
             ({"bos_token": "<nowhere>"}, "the bos_token '<nowhere>' is no token"),
             ({"eos_token": 5}, "the eos_token 5 is no token"),
             ({"add_bos_token": "yes"}, "add_bos_token must be true or false, got 'yes'"),
-            ({"added_tokens_decoder": {"x": {}}}, "must map ids to tokens"),
+            ({"added_tokens_decoder": {"x": {}}}, "must map ids to objects, but maps 'x' to an object"),
         ],
     )
     def test_damaged_configuration_is_refused(self, tmp_path: Path, config: dict[str, Any], message: str) -> None:

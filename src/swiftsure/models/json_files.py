@@ -42,7 +42,8 @@ def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES, memory_byte
     except RecursionError:
         raise ModelFileError(f"{path}: nested deeper than can be read") from None
     except ValueError as error:
-        raise ModelFileError(f"{path}: not sound JSON: {error}") from None
+        fault = "a number has more digits than can be read" if "int_max_str_digits" in str(error) else error
+        raise ModelFileError(f"{path}: not sound JSON: {fault}") from None
     if not isinstance(value, dict):
         raise ModelFileError(f"{path}: must hold a JSON object, got {kind_of(value)}")
     return value

@@ -34,7 +34,7 @@ def weight_files(folder: Path) -> list[str]:
         return [SINGLE]
     if (folder / INDEX).is_file():
         return sorted({INDEX, *_weight_map(folder).values()})
-    found = ", ".join(sorted(path.name for path in folder.glob("*.safetensors"))[:8]) or "none"
+    found = ", ".join(sorted(path.name for path in folder.glob("*.safetensors") if path.is_file())[:8]) or "none"
     raise ModelFileError(f"{folder}: must hold {SINGLE} or {INDEX}; .safetensors files there: {found}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
-from swiftsure.models.json_files import MEMORY_FREE_BYTES, read_json_object
+from swiftsure.models.json_files import MEMORY_FREE_BYTES, kind_of, read_json_object
 from swiftsure.models.tokenizer_json import TokenizerFile
 from swiftsure.models.vocabulary import Vocabulary, ends_by_name
 
@@ -61,8 +61,13 @@ def _object(path: Path) -> dict[str, Any]:
 def _added_in(config: dict[str, Any]) -> list[dict[str, Any]]:
     """``added_tokens_decoder``: its flags win over those of tokenizer.json, as in the library."""
     found = config.get("added_tokens_decoder", {})
-    if not isinstance(found, dict) or not all(_ID.fullmatch(key) and isinstance(entry, dict) for key, entry in found.items()):
-        raise ModelFileError("tokenizer_config.json: added_tokens_decoder must map ids to tokens")
+    if not isinstance(found, dict):
+        raise ModelFileError(f"tokenizer_config.json: added_tokens_decoder must map ids to tokens, got {kind_of(found)}")
+    for key, entry in found.items():
+        if not _ID.fullmatch(key) or not isinstance(entry, dict):
+            raise ModelFileError(
+                f"tokenizer_config.json: added_tokens_decoder must map ids to objects, but maps {key!r:.80} to {kind_of(entry)}"
+            )
     return [{**entry, "id": int(key)} for key, entry in found.items()]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from swiftsure.errors import UnsupportedModelError
 from swiftsure.models.byte_bpe import bytes_of, check_merges
-from swiftsure.models.json_files import read_json_object
+from swiftsure.models.json_files import kind_of, read_json_object
 from swiftsure.models.segmenter import Place
 from swiftsure.models.token_matcher import TokenMatcher
 from swiftsure.models.tokenizer_fields import (
@@ -104,16 +104,21 @@ class TokenizerFile:
             if len(numbers) != len(vocab):
                 raise fail(f"model: vocab holds {next(row[0] for i, row in enumerate(vocab) if numbers[row[0]] != i)!r} twice")
         else:
-            if not isinstance(vocab, dict) or not all(_is_id(i) for i in vocab.values()):
-                raise fail("model: vocab must map tokens to ids")
+            if not isinstance(vocab, dict):
+                raise fail(f"model: vocab must map tokens to ids, got {kind_of(vocab)}")
+            odd = next((token for token, i in vocab.items() if not _is_id(i)), None)
+            if odd is not None:
+                raise fail(f"model: vocab must map tokens to ids below 2^24, but maps {odd!r} to {vocab[odd]!r}")
             numbers = dict(vocab)
         if not numbers:
             raise fail("the vocabulary has no tokens")
         for entry in self.added:
             if numbers.setdefault(entry["content"], entry["id"]) != entry["id"]:
                 raise fail(f"added token {entry['content']!r} has id {entry['id']}, but {numbers[entry['content']]} in the vocabulary")
-        if len(set(numbers.values())) != len(numbers):
-            raise fail("two tokens of the vocabulary have the same id")
+        owners = {i: token for token, i in numbers.items()}
+        if len(owners) != len(numbers):
+            first, i = next((token, i) for token, i in numbers.items() if owners[i] != token)
+            raise fail(f"tokens {first!r} and {owners[i]!r} of the vocabulary have the same id {i}")
         if max(numbers.values()) > 2 * len(numbers) + 65536:
             raise fail(f"the highest token id is {max(numbers.values())} in a vocabulary of {len(numbers)} tokens")
         return numbers
