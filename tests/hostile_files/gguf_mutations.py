@@ -180,7 +180,7 @@ def data_cut(parts: Parts, rng: random.Random) -> None:
 def data_noise(parts: Parts, rng: random.Random) -> None:
     """Weights that are no numbers: NaN and infinite scales, or noise."""
     data = bytearray(parts.data)
-    for _ in range(rng.choice((1, 4, 40))):
+    for _ in range(rng.choice((1, 4, 40)) if data else 0):
         start = rng.randrange(len(data))
         length = min(rng.choice((2, 4, 64, 5000)), len(data) - start)
         fill = rng.choice(

@@ -182,6 +182,11 @@ CASES: dict[str, Change] = {
     "a chat template that does not parse": _set("tokenizer.chat_template", STRING, text("{% for m in messages %}")),
     "a chat template that raises": _set("tokenizer.chat_template", STRING, text("{{ raise_exception('only users\\nmay speak') }}")),
     "a chat template that never ends": _set("tokenizer.chat_template", STRING, text("{{ 9 ** (9 ** 9) }}")),
+    "a chat template with a number of 5,000 digits": _set("tokenizer.chat_template", STRING, text("{{ " + "9" * 5000 + " }}")),
+    "gemma3: a width of -1": _number("gemma3.embedding_length", _I32, -1),
+    "gemma3: a width of 0 and the layers of the size that scales by it": _both(
+        _number("gemma3.embedding_length", U32, 0), _number("gemma3.block_count", U32, 62)
+    ),
     "a chat template that reaches for the system": _set("tokenizer.chat_template", STRING, text("{{ ''.__class__.__mro__ }}")),
 }
 
@@ -194,6 +199,6 @@ CASES["a key that is not UTF-8"] = _bad_key
 
 
 def file_of(case: str) -> bytes:
-    parts = sound_parts("q4_1")
+    parts = sound_parts("gemma3" if case.startswith("gemma3") else "q4_1")
     CASES[case](parts)
     return parts.build()

@@ -172,7 +172,7 @@ def template(parts: Parts, rng: random.Random) -> None:
         value = rng.choice(lies.TEMPLATES).encode()
     else:
         pair = parts.pair("tokenizer.chat_template")
-        old = bytearray(pair.value[8:] if pair is not None and pair.kind == STRING else b"{{ messages }}")
+        old = bytearray(pair.value[8:] if pair is not None and pair.kind == STRING else b"") or bytearray(b"{{ messages }}")
         for _ in range(rng.choice((1, 2, 6))):
             old[rng.randrange(len(old))] = rng.choice(b"{}%'\"|.[]( \n\xff")
         value = bytes(old)

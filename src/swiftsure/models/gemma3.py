@@ -47,7 +47,7 @@ def read_config(file: ModelFile) -> ModelConfig:
         head_dim=head_dim,
         pattern=(*[local] * (period - 1), everywhere),
         activation="gelu_tanh",
-        embedding_scale=math.sqrt(meta.integer(f"{NAME}.embedding_length")),
+        embedding_scale=math.sqrt(meta.count(f"{NAME}.embedding_length")),
     )
 
 
@@ -55,5 +55,5 @@ def _usual_score_scale(file: ModelFile, head_dim: int) -> float:
     """The size of 27 billion parameters scales by the width of its residual's share, not of its heads; files do not say so."""
     meta = file.metadata
     if meta.integer(f"{NAME}.block_count") == _LAYERS_27B:
-        return 1.0 / math.sqrt(meta.integer(f"{NAME}.embedding_length") / meta.integer(f"{NAME}.attention.head_count"))
+        return 1.0 / math.sqrt(meta.count(f"{NAME}.embedding_length") / meta.count(f"{NAME}.attention.head_count"))
     return 1.0 / math.sqrt(head_dim)

@@ -43,6 +43,13 @@ class Metadata:
             raise ModelFileError(f"metadata key '{key}' must be an integer, got {value!r}")
         return value
 
+    def count(self, key: str) -> int:
+        """An integer of at least 1."""
+        value = self.integer(key)
+        if value < 1:
+            raise ModelFileError(f"metadata key '{key}' must be at least 1, got {value}")
+        return value
+
     def number(self, key: str, default: float | object = _REQUIRED) -> float:
         value = self._typed(key, (int, float), "a number", default)
         if isinstance(value, bool) or not isinstance(value, int | float):

@@ -78,6 +78,8 @@ def _in_words() -> Iterator[None]:
     except RenderError:
         raise
     except Exception as error:  # whatever an expression in a template can raise: a type error, a missing key
+        if "int_max_str_digits" in str(error):
+            raise RenderError("a number has more digits than can be read or written") from None
         raise RenderError(f"{type(error).__name__}: {error}") from None
 
 

@@ -96,9 +96,7 @@ def read_head_dim(file: ModelFile, architecture: str) -> int:
     """Width of a head: stated, or an equal share of the hidden width. Raises ModelFileError, UnsupportedModelError."""
     meta = file.metadata
     hidden = meta.integer(f"{architecture}.embedding_length")
-    heads = meta.integer(f"{architecture}.attention.head_count")
-    if heads < 1:
-        raise ModelFileError(f"metadata key '{architecture}.attention.head_count' must be at least 1, got {heads}")
+    heads = meta.count(f"{architecture}.attention.head_count")
     if f"{architecture}.attention.key_length" not in meta and hidden % heads:
         raise ModelFileError(f"embedding_length {hidden} is not a multiple of head_count {heads}, and no key_length is given")
     head_dim = meta.integer(f"{architecture}.attention.key_length", hidden // heads)
