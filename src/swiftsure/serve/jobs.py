@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.request import TokenLogprob
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
@@ -21,13 +22,14 @@ class Job:
     """One answer to one prompt, checked: the prompt fits the context and every id is in the vocabulary.
 
     sampling: resolved, a drawn seed included, so that the job can be repeated with the same tokens. choice: keys the noise beside the seed,
-    so that one prompt has several answers. deadline_s: from submission, waiting included.
+    so that one prompt has several answers. grammar: what the text must conform to. deadline_s: from submission, waiting included.
     """
 
     prompt_ids: tuple[int, ...]
     sampling: SamplingParams
     choice: int = 0
     tier: Tier = "standard"
+    grammar: Grammar | None = None
     deadline_s: float | None = None
 
     @property

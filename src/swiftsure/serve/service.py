@@ -12,6 +12,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Unpack
 
 from swiftsure.engine.activation import Status, exit_line
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.inputs import ChatFields, Prompt, prompt_ids
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
@@ -107,6 +108,7 @@ class ServedModel:
         *,
         tier: Tier = "standard",
         choice: int = 0,
+        grammar: Grammar | None = None,
         deadline_s: float | None = None,
     ) -> Answer:
         """Admits and submits one answer. Raises UsageError for a biased token that does not exist, BusyError and UnavailableError."""
@@ -118,6 +120,7 @@ class ServedModel:
             sampling=replace(sampling.resolved(), max_tokens=most),
             choice=choice,
             tier=tier,
+            grammar=grammar,
             deadline_s=min(deadline_s or self._server.deadline_s, self._server.deadline_s),
         )
         lane = self.lanes[tier]

@@ -62,7 +62,10 @@ class Channel:
         threading.Thread(target=self._read, name="messages", daemon=True).start()
 
     def send(self, message: dict[str, Any]) -> None:
-        self._socket.sendall(frame(message))
+        try:
+            self._socket.sendall(frame(message))
+        except ConnectionError:  # the server ended first; the loop ends with the next look at its messages
+            self.messages.put(None)
 
     def _read(self) -> None:
         try:
@@ -118,7 +121,7 @@ class EngineLoop:
         try:
             job = job_from_wire(message["job"])
             prompt = np.array(job.prompt_ids, np.int64)
-            sequence = self._llm.submit(prompt, sampling=job.sampling, choice=job.choice, tier=job.tier, digest=True)
+            sequence = self._llm.submit(prompt, sampling=job.sampling, choice=job.choice, tier=job.tier, digest=True, grammar=job.grammar)
         except Exception as error:
             self._tell_failure(message["id"], error)
             return

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.request import TokenLogprob
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.serve.jobs import EngineFacts, Job, Outcome
@@ -60,12 +61,13 @@ def job_to_wire(job: Job) -> dict[str, Any]:
         "sampling": sampling,
         "choice": job.choice,
         "tier": job.tier,
+        "grammar": None if job.grammar is None else asdict(job.grammar),
         "deadline_s": job.deadline_s,
     }
 
 
 def job_from_wire(wire: Mapping[str, Any]) -> Job:
-    """Raises UsageError for values that break a rule of sampling."""
+    """Raises UsageError for values that break a rule of sampling or of grammars."""
     sampling = dict(wire["sampling"])
     sampling["logit_bias"] = dict(sampling["logit_bias"])
     return Job(
@@ -73,6 +75,7 @@ def job_from_wire(wire: Mapping[str, Any]) -> Job:
         sampling=SamplingParams(**sampling),
         choice=wire["choice"],
         tier=wire["tier"],
+        grammar=None if wire["grammar"] is None else Grammar(**wire["grammar"]),
         deadline_s=wire["deadline_s"],
     )
 
