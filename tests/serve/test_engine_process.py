@@ -35,8 +35,11 @@ def job(seed: int = 0, tokens: int = LONG, **fields: Any) -> Job:
 
 
 @asynccontextmanager
-async def running(model: Path, **fields: Any) -> AsyncIterator[EngineProcess]:
-    engine = EngineProcess({"model": str(model), "mode": "exact", "threads": 1, "cache": False}, **fields)
+async def running(model: Path, scheduling: dict[str, float] | None = None, **fields: Any) -> AsyncIterator[EngineProcess]:
+    keywords: dict[str, Any] = {"model": str(model), "mode": "exact", "threads": 1, "cache": False}
+    if scheduling is not None:
+        keywords["scheduling"] = scheduling
+    engine = EngineProcess(keywords, **fields)
     await engine.start()
     try:
         yield engine
@@ -74,6 +77,23 @@ def test_answers_are_those_of_plain_decoding_whatever_the_company(
                 assert outcome.digest == alone[seed].digest
                 assert (outcome.finish_reason, outcome.output_tokens, outcome.prompt_tokens) == ("length", LONG, len(PROMPT))
             assert engine.under_way == 0
+
+    run(work)
+
+
+def test_a_priority_job_ends_first_and_the_snapshot_says_who_waited(model: Path, plain: dict[int, tuple[int, ...]]) -> None:
+    async def work() -> None:
+        async with running(model, {"max_running": 2, "priority_slack": 0}) as engine:
+            standard = [engine.submit(job(seed)) for seed in range(3)]
+            whole, outcome = await engine.submit(job(3, tier="priority")).finish()
+            assert (whole.token_ids, outcome.tier) == (plain[3], "priority")
+            assert engine.under_way == 3, "each of the others is as long, and came before"
+            for seed, answer in enumerate(standard):
+                assert (await answer.finish())[0].token_ids == plain[seed]
+            await until(lambda: engine.snapshot["running_standard"] == engine.snapshot["waiting_standard"] == 0)
+            assert engine.snapshot["rides_declined"] > 0
+            assert engine.snapshot["tokens"] == 4 * LONG
+            assert engine.snapshot["kv_blocks_free"] == engine.snapshot["kv_blocks_total"]
 
     run(work)
 
