@@ -20,6 +20,11 @@ from swiftsure.serve.apis.anthropic.reply import BlockWriter, folded
 from swiftsure.serve.parsing import parser_for
 
 ASK: dict[str, Any] = {"model": MODEL, "max_tokens": 24, "messages": [{"role": "user", "content": "Hello there"}]}
+TOOL: dict[str, Any] = {
+    "name": "add",
+    "description": "Adds.",
+    "input_schema": {"type": "object", "properties": {"carry": {"type": "boolean"}}, "required": ["carry"]},
+}
 GREEDY: dict[str, Any] = {"temperature": 0}
 
 
@@ -105,6 +110,27 @@ def test_a_full_fast_lane_answers_429_with_a_time_and_never_serves_as_standard(s
     until(lambda: model.lanes["priority"].requests == 0)
 
 
+@pytest.mark.parametrize("choice", [{"type": "any", "disable_parallel_tool_use": True}, {"type": "tool", "name": "add"}])
+def test_a_forced_tool_is_called_with_arguments_of_its_schema(client: anthropic.Anthropic, choice: Any) -> None:
+    ask: dict[str, Any] = {**ASK, "max_tokens": 200, "tools": [TOOL], "tool_choice": choice, "extra_body": {"seed": 2}}
+    whole = client.messages.create(**ask)
+    with client.messages.stream(**ask) as stream:
+        streamed = stream.get_final_message()
+    for message in (whole, streamed):
+        (block,) = message.content
+        assert (message.stop_reason, block.type) == ("tool_use", "tool_use")
+        assert (block.name, list(block.input)) == ("add", ["carry"])
+        assert isinstance(block.input["carry"], bool)
+    assert whole.content[0].input == streamed.content[0].input
+
+
+def test_an_output_format_is_kept_to(client: anthropic.Anthropic) -> None:
+    config: Any = {"format": {"type": "json_schema", "schema": {**TOOL["input_schema"], "additionalProperties": False}}}
+    message = client.messages.create(**{**ASK, "max_tokens": 200}, output_config=config, extra_body={"seed": 4})
+    assert message.stop_reason == "end_turn"
+    assert list(json.loads(message.content[0].text)) == ["carry"]
+
+
 def test_errors_come_as_the_sdks_own_exceptions(client: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError, match="no model 'claude-opus'"):
         client.messages.create(**{**ASK, "model": "claude-opus"})
@@ -154,6 +180,9 @@ def test_events_come_in_the_order_of_the_interface(server: RunningServer) -> Non
         ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, "thinking.budget_tokens"),
         ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search_20250305"),
         ({"output_config": {"effort": "high"}}, "output_config.effort"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {"type": "nothing"}}}}, "nothing"),
+        ({"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}, "disable_parallel_tool_use"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "subtract"}}, "'subtract'"),
         ({"messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]}, "'image'"),
         ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}, "prefill"),
         ({"messages": []}, "at least 1 message"),

@@ -10,16 +10,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
 from swiftsure.errors import UsageError, quotable
 from swiftsure.serve.apis.anthropic.blocks import chat_messages
 from swiftsure.serve.apis.anthropic.fields import check_fields, check_tool
 from swiftsure.serve.parsing import (
-    NamedTool,
     OutputParser,
     Tool,
     call_format_of,
+    grammar_for,
     parser_for,
     read_tool_choice,
     read_tools,
@@ -64,6 +65,7 @@ class CreateMessage(CountTokens):
 class Asked:
     """What count_tokens and create have in common.
 
+    response_format: in OpenAI's form. parallel: whether one answer may hold several calls.
     thinks: whether the model should reason first, where its template can be told; None leaves it to the template. thinking_shown: whether
     the reasoning is sent, or only that there was some.
     """
@@ -71,6 +73,8 @@ class Asked:
     messages: list[dict[str, Any]]
     tools: tuple[Tool, ...]
     tool_choice: Any
+    response_format: Mapping[str, Any] | None
+    parallel: bool
     thinks: bool | None
     thinking_shown: bool
     ignored: tuple[str, ...]
@@ -86,20 +90,13 @@ def read_body(body: CountTokens) -> Asked:
     if choice is not None:
         _only(choice, ("type", "name", "disable_parallel_tool_use"), "tool_choice")
     read = read_tool_choice(choice, tools)
-    if read == "required" or isinstance(read, NamedTool) or (read == "auto" and any(tool.strict for tool in tools)):
-        raise RefusedError(
-            "tool_choice any or tool and strict tools are not supported yet: nothing forces the output here", param="tool_choice"
-        )
-    if choice is not None and choice.get("disable_parallel_tool_use"):
-        raise RefusedError(
-            "tool_choice.disable_parallel_tool_use is not supported: nothing stops the model after one call", param="tool_choice"
-        )
-    _check_output(body.output_config)
     thinks, shown = _thinking(body.thinking)
     return Asked(
         messages=chat_messages(body.system, body.messages),
         tools=tools if read != "none" else (),
         tool_choice=read,
+        response_format=_response_format(body.output_config),
+        parallel=not (choice or {}).get("disable_parallel_tool_use"),
         thinks=thinks,
         thinking_shown=shown,
         ignored=ignored,
@@ -122,8 +119,8 @@ def sampling_of(body: CreateMessage) -> SamplingParams:
     return SamplingParams.of({"temperature": 1.0, "max_tokens": body.max_tokens, "stop": tuple(body.stop_sequences or ()), **values})
 
 
-async def encode(model: ServedModel, asked: Asked) -> tuple[tuple[int, ...], OutputParser]:
-    """Token ids of the prompt, and what reads one answer to it.
+async def encode(model: ServedModel, asked: Asked) -> tuple[tuple[int, ...], OutputParser, Grammar | None]:
+    """Token ids of the prompt, what reads one answer to it, and what that answer must conform to.
 
     A template that reads no tools gets them described in the system message. Raises UsageError, TemplateError and ContextLengthError.
     """
@@ -142,7 +139,16 @@ async def encode(model: ServedModel, asked: Asked) -> tuple[tuple[int, ...], Out
     parser = parser_for(template, tools=asked.tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls)
     if parser.reasoning_open and asked.thinks is False:
         raise RefusedError("thinking cannot be disabled: this model's chat template always begins with it", param="thinking")
-    return ids, parser
+    return ids, parser, _grammar(asked, parser)
+
+
+def _grammar(asked: Asked, parser: OutputParser) -> Grammar | None:
+    """What only the engine can find wrong with it comes as the answer's error."""
+    if not asked.parallel and asked.tool_choice == "auto" and asked.tools:
+        raise RefusedError(
+            "tool_choice.disable_parallel_tool_use is not supported with auto: nothing stops the model after one call", param="tool_choice"
+        )
+    return grammar_for(parser, response_format=asked.response_format, parallel=asked.parallel)
 
 
 async def _encode(
@@ -192,14 +198,18 @@ def _thinking(config: Mapping[str, Any] | None) -> tuple[bool | None, bool]:
     raise RefusedError(quotable(f"thinking.type must be adaptive or disabled, got {kind!r:.80}"), param="thinking")
 
 
-def _check_output(config: Mapping[str, Any] | None) -> None:
+def _response_format(config: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if config is None:
-        return
+        return None
     _only(config, ("effort", "format"), "output_config")
     if config.get("effort") is not None:
         raise RefusedError("output_config.effort is not supported: these models have no levels of effort", param="output_config")
-    if config.get("format") is not None:
-        raise RefusedError("output_config.format is not supported yet: nothing forces the output here", param="output_config")
+    wanted = config.get("format")
+    if wanted is None:
+        return None
+    if not isinstance(wanted, Mapping) or wanted.get("type") != "json_schema" or set(wanted) != {"type", "schema"}:
+        raise RefusedError('output_config.format must be {"type": "json_schema", "schema": ...}', param="output_config")
+    return {"type": "json_schema", "json_schema": {"schema": wanted["schema"]}}
 
 
 def _only(config: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

@@ -45,9 +45,9 @@ def router(service: Service) -> APIRouter:
         service.check_tier(key, tier)
         sampling = sampling_of(body)
         _tell_ignored(headers, asked.ignored)
-        ids, parser = await encode(model, asked)
+        ids, parser, grammar = await encode(model, asked)
         try:
-            answer = model.submit(ids, sampling, tier=tier)
+            answer = model.submit(ids, sampling, tier=tier, grammar=grammar)
         except BusyError as error:  # a full lane says so, and never serves in the other one
             problem = problem_of(error)
             headers = {**headers, **_limits(model, tier), **problem.headers}
@@ -73,7 +73,7 @@ def router(service: Service) -> APIRouter:
         model = service.model(body.model)
         asked = read_body(body)
         _tell_ignored(headers, asked.ignored)
-        ids, _ = await encode(model, asked)
+        ids, _, _ = await encode(model, asked)
         return JSONResponse({"input_tokens": len(ids)}, headers=headers)
 
     return routes
