@@ -28,6 +28,10 @@ class EngineLostError(SwiftsureError):
     """The engine's process ended under this request, and running it again ended it once more."""
 
 
+class DeadlineError(SwiftsureError):
+    """The request's time was over before its answer was; half an answer is not passed off as a whole one."""
+
+
 class UnknownModelError(SwiftsureError):
     """No model of that name is served here."""
 
@@ -86,6 +90,8 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(status=400, kind="invalid_request", message=message, code=error.code, param=error.param)
         case UsageError() | TemplateError():
             return Problem(status=400, kind="invalid_request", message=message)
+        case DeadlineError():
+            return Problem(status=504, kind="timeout", message=message, code="deadline_exceeded")
         case CapacityError():
             return Problem(status=503, kind="unavailable", message=message, retry_after_s=1.0)
         case EngineLostError():

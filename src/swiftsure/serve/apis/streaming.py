@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fastapi import Request
 from fastapi.responses import StreamingResponse
@@ -20,10 +20,16 @@ class ClientGoneError(Exception):
     """The client closed its connection; there is nobody to answer."""
 
 
+class Cancellable(Protocol):
+    """An answer, or several."""
+
+    def cancel(self) -> None: ...
+
+
 class EventStream(StreamingResponse):
     """Server-sent events of an answer. However the response ends, also before its first byte, the answer ends with it."""
 
-    def __init__(self, events: AsyncIterator[str], answer: Answer, *, headers: Mapping[str, str]) -> None:
+    def __init__(self, events: AsyncIterator[str], answer: Cancellable, *, headers: Mapping[str, str]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"cache-control": "no-store", **headers})
         self._answer = answer
 

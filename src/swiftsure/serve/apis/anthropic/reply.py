@@ -8,18 +8,13 @@ import secrets
 from collections.abc import Iterable
 from typing import Any
 
-from swiftsure.errors import SwiftsureError
 from swiftsure.serve.jobs import Outcome
 from swiftsure.serve.parsing import CallArguments, CallEnd, CallStart, OutputParser, Reasoning, Text
-from swiftsure.serve.problems import UnavailableError
+from swiftsure.serve.problems import DeadlineError, UnavailableError
 from swiftsure.serve.service import ServedModel
 from swiftsure.serve.settings import Prices
 
 WireEvent = dict[str, Any]
-
-
-class DeadlineError(SwiftsureError):
-    """The request's time was over before its answer was; half an answer is not passed off as a whole one."""
 
 
 class BlockWriter:

@@ -14,13 +14,13 @@ from fastapi.responses import JSONResponse
 from swiftsure.engine.scheduler import Tier
 from swiftsure.serve.apis.anthropic.events import events
 from swiftsure.serve.apis.anthropic.fields import FAST_BETA
-from swiftsure.serve.apis.anthropic.reply import BlockWriter, DeadlineError, folded, message, proof, stop_fields, usage
+from swiftsure.serve.apis.anthropic.reply import BlockWriter, folded, message, proof, stop_fields, usage
 from swiftsure.serve.apis.anthropic.request import CountTokens, CreateMessage, encode, read_body, sampling_of, tier_of
 from swiftsure.serve.apis.errors import anthropic_body
 from swiftsure.serve.apis.streaming import ClientGoneError, EventStream, while_connected
 from swiftsure.serve.engine_process.client import Answer
 from swiftsure.serve.keys import require_key
-from swiftsure.serve.problems import BusyError, Problem, RefusedError, problem_of
+from swiftsure.serve.problems import BusyError, DeadlineError, Problem, RefusedError, problem_of
 from swiftsure.serve.service import ServedModel, Service
 from swiftsure.serve.settings import ApiKey
 
