@@ -52,7 +52,12 @@ def test_check_resolves_a_folder_without_running_it(swiftsure: Run, folder: Path
 
 def test_info_describes_a_folder(swiftsure: Run, folder: Path) -> None:
     facts = json.loads(swiftsure("models", "info", folder, "--json").out)
-    assert (facts["architecture"], facts["format"], facts["chat_template"]) == ("llama", "safetensors, 3 files", True)
+    assert (facts["architecture"], facts["format"], facts["licence"]) == ("llama", "safetensors, 3 files", None)
+    assert (facts["tokenizer"]["kind"], facts["tokenizer"]["vocab_size"]) == ("tokenizer.json", MODEL.spec.vocab)
+    assert facts["chat_template"] == {
+        "system": True, "tools": False, "documents": False, "switches": [], "templates": ["default"], "error": None,
+    }  # fmt: skip
+    assert sorted(facts["file_sha256"]) == sorted(path.name for path in folder.iterdir())
 
 
 def test_verify_lists_the_digest_of_every_file(swiftsure: Run, folder: Path) -> None:

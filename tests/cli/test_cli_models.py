@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 from cli_runner import Run
 
@@ -67,7 +69,39 @@ def test_info_describes_file_tensors_and_costs(swiftsure: Run, tiny: Path) -> No
     assert facts["tensor_types"]["F32"]["tensors"] == 5
     assert facts["decode_bytes_per_token"] < facts["file_bytes"]
     shown = swiftsure("models", "info", tiny).out
-    assert {"architecture", "a token reads", "tensor types", "licence"} <= {line.split("  ")[0] for line in shown.splitlines()}
+    assert {"architecture", "a token reads", "tensor type", "licence", "tokenizer"} <= {line.split("  ")[0] for line in shown.splitlines()}
+    table = shown[shown.index("tensor type") :]
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_info_plans_memory_for_a_context_in_every_mode(swiftsure: Run, tiny: Path) -> None:
+    result = swiftsure("models", "info", tiny, "--context", "512", "--json")
+    memory = json.loads(result.out)["memory"]
+    planned = json.loads(swiftsure("check", tiny, "--mode", "fast", "--context", "512", "--json").out)["memory"]
+    assert {"default", "exact", "fast"} <= memory.keys()
+    for name in ("context", "kv_bytes", "kv_bytes_per_token", "weight_bytes"):
+        assert memory["fast"][name] == planned[name]
+    assert memory["fast"]["kv_bytes"] < memory["default"]["kv_bytes"]
+    refused = swiftsure("models", "info", tiny, "--context", "0")
+    assert refused.code == 2
+    assert "context must be an integer of at least 1, got 0" in refused.line("error: ")
+
+
+def test_info_gives_every_reason_why_a_model_cannot_run(swiftsure: Run, tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "odd.gguf", "warbler")
+    writer.add_tokenizer_model("rwkv")
+    for name in ("a.weight", "b.weight"):
+        writer.add_tensor(name, np.zeros((4, 84), np.uint8), raw_dtype=gguf.GGMLQuantizationType.Q2_K)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    result = swiftsure("models", "info", tmp_path / "odd.gguf")
+    assert result.code == 2
+    for reason in ("architecture 'warbler' is not", "tensor 'a.weight' (1 more alike) has type Q2_K", "tokenizer model 'rwkv' is not"):
+        assert reason in result.out
+    assert "\nsupported architectures  gemma3, llama, qwen2, qwen3\n" in result.out
+    assert json.loads(swiftsure("models", "info", tmp_path / "odd.gguf", "--json").out)["memory"] is None
 
 
 @pytest.mark.parametrize("command", ["info", "verify", "pull"])

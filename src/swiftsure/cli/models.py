@@ -12,13 +12,12 @@ from swiftsure.cli import options
 from swiftsure.cli.console import ProgressBar, print_pairs, print_table, size_text
 from swiftsure.cli.framework import CommandGroup, PlainCommand, option
 from swiftsure.cli.licence import settle_licences
+from swiftsure.errors import UnsupportedModelError
 
 if TYPE_CHECKING:
     from swiftsure.models.files import ModelFiles
 
 app = typer.Typer(cls=CommandGroup, rich_markup_mode=None, help="List, fetch, describe and verify models.")
-
-_TITLES = {"file_bytes": "file", "decode_bytes_per_token": "a token reads", "kv_bytes_per_position": "key-values per token"}
 
 Force = Annotated[bool, option("--force", section=options.MODEL, help="Fetch a catalogue model again, over what is cached.")]
 
@@ -68,21 +67,28 @@ def info(
     model: options.ModelArgument = None,
     offline: options.OfflineOption = False,
     accept_licence: options.AcceptLicenceOption = False,
+    context: options.ContextOption = None,
     json_output: options.JsonFlag = False,
 ) -> int:
-    """Describe a model: its file, digest, licence, tensors and costs."""
+    """Describe a model: bytes, licence, tensors, tokenizer, memory.
+
+    Says what a token must read, what each mode needs for a context, what the chat template can do, and every reason why this build
+    cannot run a model; then the exit code is 2.
+    """
+    from swiftsure.cli.model_facts import print_facts
+    from swiftsure.engine.model_info import model_info
     from swiftsure.models.catalogue import resolve
-    from swiftsure.models.model import describe
 
     name = options.chosen_model(model, None)
     settle_licences(name, accept=accept_licence, offline=offline)
     with ProgressBar("fetching") as progress:
-        facts = describe(resolve(name, offline=offline, progress=progress))
+        files = resolve(name, offline=offline, progress=progress)
+    facts = model_info(files, context=context)
     if json_output:
         _print_json(facts)
     else:
-        _print_facts(facts)
-    return 0
+        print_facts(facts)
+    return UnsupportedModelError.exit_code if facts["unsupported"] else 0
 
 
 @app.command("verify", cls=PlainCommand)
@@ -110,19 +116,3 @@ def _print_files(files: ModelFiles, json_output: bool) -> None:
     else:
         each = facts.pop("file_sha256") or {}
         print_pairs({name: value for name, value in facts.items() if value is not None and name != "stamp"} | each)
-
-
-def _print_facts(facts: dict[str, Any]) -> None:
-    """The facts of ``describe`` in words."""
-    sizes = ("file_bytes", "decode_bytes_per_token", "kv_bytes_per_position")
-    shown: dict[str, object] = {}
-    for name, value in facts.items():
-        if value is None or name in ("tensor_types", "unsupported"):
-            continue
-        text = size_text(value) if name in sizes else {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
-        shown[_TITLES.get(name, name.replace("_", " "))] = text
-    kinds = facts["tensor_types"].items()
-    shown["tensor types"] = ", ".join(f"{entry['tensors']} {kind} ({size_text(entry['bytes'])})" for kind, entry in kinds)
-    if facts["unsupported"]:
-        shown["not supported"] = "; ".join(facts["unsupported"])
-    print_pairs(shown)

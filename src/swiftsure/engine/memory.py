@@ -12,10 +12,11 @@ from swiftsure.errors import CapacityError, UsageError
 from swiftsure.kernels import KV_BLOCK_SIZE
 from swiftsure.models.model import KV_BITS, kv_bytes_per_position
 from swiftsure.models.schedule import Schedule
+from swiftsure.models.tensors import TensorSource
 
 KV_SHARE = 0.5  # of what is available beside the weights: the rest is the system's and other programs'
 MIN_CONTEXT = 256  # positions; less is refused unless asked for
-_WORK_BYTES = 128 << 20  # activations, tokenizer, interpreter
+WORK_BYTES = 128 << 20  # activations, tokenizer, interpreter
 _UNSTATED_BYTES = 4 << 30  # where the system does not say
 
 _UNITS = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9,
@@ -94,7 +95,7 @@ def plan_memory(
     """
     own_per_token = kv_bytes_per_position(schedule, kv_bits)
     per_token = own_per_token + draft_kv_bytes_per_token
-    fixed = weight_bytes + draft_weight_bytes + _WORK_BYTES
+    fixed = weight_bytes + draft_weight_bytes + WORK_BYTES
     if kv_memory is not None:
         limit, source = parse_bytes(kv_memory), "kv_memory"
     else:
@@ -129,6 +130,26 @@ def plan_memory(
         draft_weight_bytes=draft_weight_bytes,
         draft_kv_bytes=blocks * block_size * draft_kv_bytes_per_token,
     )
+
+
+def memory_by_mode(
+    schedule: Schedule, tensors: TensorSource, *, available: Available, context: int | None = None
+) -> dict[str, MemoryPlan | str]:
+    """The plan of each mode that can be had, or why there is no room. ``context``: as for :func:`plan_memory`, whose rules it keeps."""
+    from swiftsure.engine.modes import MODES
+    from swiftsure.engine.numerics import plan_numerics
+
+    weight_bytes = sum(tensors.info(name).nbytes for name in tensors.names())
+    plans: dict[str, MemoryPlan | str] = {}
+    for name, spec in MODES.items():
+        if spec.reason is not None:
+            continue
+        kv_bits = plan_numerics(schedule, tensors, spec.levers).kv_bits
+        try:
+            plans[name] = plan_memory(schedule, weight_bytes=weight_bytes, available=available, context=context, kv_bits=kv_bits)
+        except CapacityError as error:
+            plans[name] = str(error)
+    return plans
 
 
 def available_memory(root: Path = machine.ROOT) -> Available:

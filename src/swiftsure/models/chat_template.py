@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -22,7 +22,7 @@ from swiftsure.models.conversation import Conversation, Message, conversation
 from swiftsure.models.template_process import Child, ChildLostError
 from swiftsure.models.template_worker import RenderError
 
-__all__ = ["ChatTemplate", "Message", "Span", "template_name"]
+__all__ = ["ChatTemplate", "Message", "Span", "TemplateAbilities", "template_name"]
 
 TIME_LIMIT_S = 2.0  # processor time of one rendering
 _KEY = "tokenizer.chat_template"
@@ -32,6 +32,23 @@ DEFAULT, TOOL_USE = "default", "tool_use"
 _REVIEWED = frozenset(
     ("872be49dbb638044ad01b60388f48d469ff2980e5f0dccdc22ec907db54d0788",)  # SmolLM2-Instruct
 )
+
+
+# What every rendering is given, or the vocabulary names: no switches for a user.
+_GIVEN = {
+    "messages", "tools", "documents", "add_generation_prompt", "raise_exception", "strftime_now", "bos_token", "eos_token", "unk_token",
+    "pad_token",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemplateAbilities:
+    """What a template does with more than turns of user and assistant. ``switches``: the variables that it reads (``enable_thinking``)."""
+
+    system: bool  # a system message ends up in the prompt
+    tools: bool
+    documents: bool
+    switches: tuple[str, ...]
 
 
 class ChatTemplate:
@@ -93,6 +110,23 @@ class ChatTemplate:
         raise TemplateError(
             f"{spells_control_token(chat, control)} spells out a special token, and this template rearranges its inputs so that "
             "they cannot be told apart"
+        )
+
+    def abilities(self) -> TemplateAbilities:
+        """Found by asking the template. Raises TemplateError when it cannot even be read."""
+        source = self._source_for(Conversation(messages=[]))
+        read = set(self._ask({"source": source})["reads"])
+        word = "swiftsure-probe"
+        chat = Conversation(messages=[{"role": "system", "content": word}, {"role": "user", "content": "x"}])
+        try:
+            system = word in self._render(*self._prepared(chat), True, _now())
+        except TemplateError:
+            system = False
+        return TemplateAbilities(
+            system=system,
+            tools="tools" in read or TOOL_USE in self.sources,
+            documents="documents" in read,
+            switches=tuple(quotable(name) for name in sorted(read - _GIVEN)),
         )
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ from swiftsure.models.model_file import ModelFile, open_model_file
 from swiftsure.models.schedule import Embed, Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 from swiftsure.models.tokenizer import Tokenizer
-from swiftsure.models.transformer import unsupported_reasons, write_schedule
+from swiftsure.models.transformer import type_reasons, unsupported_reasons, write_schedule
 
 KV_BITS = 16  # of a key or value, unless a mode says less
 KV_SCALE_BYTES = 4  # one float32 per head vector
@@ -52,7 +52,7 @@ class Model:
     def tokenizer(self) -> Tokenizer:
         """Raises UnsupportedModelError for a vocabulary of another kind and ModelFileError for a damaged one; the message starts with the
         path."""
-        with _about(self.files.path):
+        with about(self.files.path):
             return self._build_tokenizer()
 
     def _build_tokenizer(self) -> Tokenizer:
@@ -134,7 +134,7 @@ class Model:
         return write_schedule(self.config)
 
     def info(self) -> dict[str, Any]:
-        return _describe(self.files, self._file, self.config, [], self.schedule())
+        return describe_file(self.files, self._file, self.config, [], self.schedule())
 
     def check_unchanged(self) -> None:
         """Raises ModelFileError if the file was written to since its digest was taken: then what was read may be other bytes."""
@@ -160,7 +160,7 @@ def open_model(files: ModelFiles) -> Model:
     """
     file = open_model_file(files.path)
     try:
-        with _about(files.path):
+        with about(files.path):
             if files.stamp is not None and file.stamp != files.stamp:
                 raise ModelFileError("the file changed after its SHA-256 was taken")
             arch = _architecture_of(file)
@@ -180,17 +180,22 @@ def describe(files: ModelFiles) -> dict[str, Any]:
 
     Raises ModelFileError for a damaged file; the message starts with the path.
     """
-    with open_model_file(files.path) as file, _about(files.path):
-        try:
-            arch = _architecture_of(file)
-            config = arch.read_config(file)
-            return _describe(files, file, config, unsupported_reasons(file, config), write_schedule(config))
-        except UnsupportedModelError as error:
-            return _describe(files, file, None, [str(error)], None)
+    with open_model_file(files.path) as file, about(files.path):
+        config, reasons = read_config_or_reasons(file)
+        return describe_file(files, file, config, reasons, write_schedule(config) if config else None)
+
+
+def read_config_or_reasons(file: ModelFile) -> tuple[ModelConfig | None, list[str]]:
+    """The configuration, where it is understood, and every reason why this build cannot run the file; none: it can."""
+    try:
+        config = _architecture_of(file).read_config(file)
+    except UnsupportedModelError as error:
+        return None, [str(error), *type_reasons(file)]
+    return config, unsupported_reasons(file, config)
 
 
 @contextmanager
-def _about(path: Path) -> Iterator[None]:
+def about(path: Path) -> Iterator[None]:
     """Begins the message of what is raised about a file with its path, where it does not yet."""
     try:
         yield
@@ -218,7 +223,7 @@ def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
     return sum(tensors.info(name).nbytes for name in matrices) + sum(info.nbytes // info.shape[0] for info in rows)
 
 
-def _describe(
+def describe_file(
     files: ModelFiles, file: ModelFile, config: ModelConfig | None, unsupported: list[str], schedule: Schedule | None
 ) -> dict[str, Any]:
     infos = [file.info(name) for name in file.names()]

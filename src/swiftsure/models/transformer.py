@@ -78,10 +78,11 @@ _UNDERSTOOD_VALUES: Mapping[str, tuple[object, ...]] = {
 
 
 def refuse_unknown_keys(file: ModelFile, architecture: str, *, read: Collection[str] = ()) -> None:
-    """Raises UnsupportedModelError for a key of this architecture that nobody reads, or whose value nobody understands.
+    """Raises UnsupportedModelError for keys of this architecture that nobody reads, or whose value nobody understands; it names them all.
 
     ``read`` names keys, without the architecture's name before them, that the architecture file reads itself.
     """
+    unknown = []
     for key in file.metadata:
         prefix, _, name = key.partition(".")
         if prefix != architecture or name in _READ_KEYS or name in read:
@@ -89,7 +90,11 @@ def refuse_unknown_keys(file: ModelFile, architecture: str, *, read: Collection[
         value = file.metadata.get(key)
         plain = isinstance(value, bool | int | float | str)  # an array is no single value, and compares as none
         if not plain or value not in _UNDERSTOOD_VALUES.get(name, ()):
-            raise UnsupportedModelError(f"metadata key '{key}' = {value!r} is not supported, and ignoring it would run another model")
+            unknown.append(f"'{key}' = {value!r}")
+    if len(unknown) == 1:
+        raise UnsupportedModelError(f"metadata key {unknown[0]} is not supported, and ignoring it would run another model")
+    if unknown:
+        raise UnsupportedModelError(f"metadata keys {', '.join(unknown)} are not supported, and ignoring them would run another model")
 
 
 def read_head_dim(file: ModelFile, architecture: str) -> int:
@@ -222,22 +227,39 @@ def read_model(
 def unsupported_reasons(file: ModelFile, config: ModelConfig) -> list[str]:
     """Why this build cannot run a sound file; empty when it can. Raises ModelFileError when tensors are missing or of the wrong shape."""
     expected = expected_shapes(config)
-    reasons = []
+    alike: dict[str, list[str]] = {}  # reason -> tensors: a model of experts has hundreds
     for name in file.names():
         if name == ROPE_FACTORS and any(layer.rotation.factors for layer in config.pattern):
             continue  # read with the configuration
         if name not in expected:
-            reasons.append(f"tensor '{name}' is none that the {config.architecture} architecture computes with{_known_extra(name)}")
+            why = f"is none that the {config.architecture} architecture computes with{_known_extra(name)}"
+            alike.setdefault(why, []).append(name)
             continue
         info = file.info(name)
         supported = VECTOR_TYPES if len(expected[name]) == 1 else MATRIX_TYPES
         if info.type not in supported:
-            reasons.append(f"tensor '{name}' has type {info.type}; supported: {', '.join(supported)}")
+            alike.setdefault(f"has type {info.type}; supported: {', '.join(supported)}", []).append(name)
     for name, shape in expected.items():
         found = file.info(name).shape
         if found != shape:
             raise ModelFileError(f"tensor '{name}' has shape {list(found)}, but the metadata calls for {list(shape)}")
-    return reasons
+    return _in_words(alike)
+
+
+def type_reasons(file: ModelFile) -> list[str]:
+    """What of the tensors' types alone rules a file out, whatever its architecture."""
+    alike: dict[str, list[str]] = {}
+    for name in file.names():
+        info = file.info(name)
+        if info.type not in MATRIX_TYPES:
+            alike.setdefault(f"has type {info.type}; supported: {', '.join(MATRIX_TYPES)}", []).append(name)
+    return _in_words(alike)
+
+
+def _in_words(alike: Mapping[str, list[str]]) -> list[str]:
+    """One sentence for all tensors with the same reason."""
+    more = {why: f" ({len(names) - 1} more alike)" if len(names) > 1 else "" for why, names in alike.items()}
+    return [f"tensor '{names[0]}'{more[why]} {why}" for why, names in alike.items()]
 
 
 def expected_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
