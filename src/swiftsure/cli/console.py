@@ -87,12 +87,12 @@ def _new_bar() -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
-def print_table(head: list[str], rows: list[list[str]], *, right: Collection[int] = ()) -> None:
-    """Columns as wide as their widest cell, on standard output; the columns ``right`` are flush right."""
+def print_table(head: list[str], rows: list[list[str]], *, right: Collection[int] = (), gap: int = 2) -> None:
+    """Columns as wide as their widest cell, ``gap`` blanks apart, on standard output; the columns ``right`` are flush right."""
     widths = [max(len(line[column]) for line in [head, *rows]) for column in range(len(head))]
     for line in [head, *rows]:
         cells = (f"{cell:{'>' if column in right else '<'}{widths[column]}}" for column, cell in enumerate(line))
-        print("  ".join(cells).rstrip())
+        print((" " * gap).join(cells).rstrip())
 
 
 def print_pairs(pairs: Mapping[str, object]) -> None:
