@@ -243,3 +243,10 @@ def test_without_batching_a_priority_request_has_the_pass_for_itself():
     queue = [priority(running(9, 9, 8)), running(1, 9, 8)]
     step = next_step([], queue, free_blocks=9, limits=limits(priority_slack=None, mixed_passes=False), pass_s=lambda rows: 1)
     assert rows(step) == {9: (1, 0, True)}
+
+
+def test_blocks_that_a_priority_request_waits_for_go_to_no_standard_one():
+    queue = [priority(running(8, 9, 8))]
+    line = [priority(waiting(9, 40)), waiting(1, 4)]
+    step = next_step(line, queue, free_blocks=5, limits=limits(priority_slack=9))
+    assert (step.admit, rows(step)) == ((), {8: (1, 0, True)})
