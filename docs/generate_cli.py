@@ -16,6 +16,7 @@ PAGE = Path(__file__).with_name("cli.md")
 COMMANDS = (
     [],
     ["run"],
+    ["serve"],
     ["prove"],
     ["verify"],
     ["verify", "init"],

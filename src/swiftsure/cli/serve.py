@@ -3,19 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from swiftsure.cli import options
 from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
-from swiftsure.errors import NotActiveError, UsageError
+from swiftsure.errors import ContractError, NotActiveError, UsageError
+
+if TYPE_CHECKING:
+    from swiftsure.serve.settings import AuditSettings
 
 _SERVER = "Server"
 _LIMITS = "Limits"
 _TIERS = "Tiers and prices"
+_AUDIT = "Proof"
 
 Host = Annotated[str, option("--host", metavar="ADDRESS", section=_SERVER, help="Address to listen on. Default: 127.0.0.1.")]
 Port = Annotated[int, option("--port", metavar="N", section=_SERVER, help="Port; 0 takes a free one. Default: 8000.")]
+Audit = Annotated[
+    str | None,
+    option(
+        "--audit",
+        metavar="SHARE",
+        section=_AUDIT,
+        help="Compute this share of answers, such as 1%, once more in mode default while nobody waits, and compare digests.",
+    ),
+]
+AuditRecords = Annotated[
+    Path | None,
+    option(
+        "--audit-records", metavar="DIR", section=_AUDIT, help="Where the record of a difference is written. Default: the cache folder."
+    ),
+]
+OnFail = Annotated[
+    str | None,
+    option(
+        "--on-fail",
+        metavar="default",
+        section=_AUDIT,
+        help="After a difference print FALLBACK and go on in default; still exit 3. Default: stop.",
+    ),
+]
+AllowFallback = Annotated[bool, option("--allow-fallback", section=_AUDIT, help="With --on-fail: exit 0 all the same.")]
 Models = Annotated[
     list[str] | None,
     option("--model", "-m", metavar="[NAME=]MODEL", section=options.MODEL, help="A model to serve, under NAME. May be repeated."),
@@ -122,6 +151,10 @@ def serve(
     price: Price = 6.0,
     price_input: PriceIn = 0.0,
     price_output: PriceOut = 0.0,
+    audit: Audit = None,
+    audit_records: AuditRecords = None,
+    on_fail: OnFail = None,
+    allow_fallback: AllowFallback = False,
     threads: options.ThreadsOption = None,
     context: options.ContextOption = None,
     kv_memory: options.KvMemoryOption = None,
@@ -142,6 +175,7 @@ def serve(
     from swiftsure.serve.settings import LaneLimits, ModelSettings, Prices, ServeSettings, read_keys
 
     mode = resolve_mode(mode)
+    audit_settings = _audit_settings(audit, audit_records, on_fail, allow_fallback)
     load = LoadOptions(
         threads=threads,
         context=context,
@@ -170,15 +204,44 @@ def serve(
         max_body_bytes=max_body,
         drain_s=drain,
         log_prompts=log_prompts,
+        audit=audit_settings,
     )
     for _, source in named:
         settle_licences(source, draft, accept=accept_licence, offline=offline)
     try:
-        run(settings)
+        breaches = run(settings)
     except NotActiveError as error:
         note(not_active_line(mode, str(error)))
         return error.exit_code
-    return 0
+    for breach in breaches:
+        if not breach.fell_back:
+            raise ContractError(f"{breach.model}: {breach.reason}")
+    return NotActiveError.exit_code if breaches and not allow_fallback else 0
+
+
+def _audit_settings(share: str | None, records: Path | None, on_fail: str | None, allow_fallback: bool) -> AuditSettings | None:
+    from swiftsure.models.cache import home
+    from swiftsure.serve.settings import AuditSettings
+
+    if on_fail not in (None, "default"):
+        raise UsageError(f"--on-fail takes default, got {on_fail!r}")
+    if allow_fallback and on_fail is None:
+        raise UsageError("--allow-fallback needs --on-fail default")
+    if share is None:
+        for name, given in (("--on-fail", on_fail), ("--audit-records", records)):
+            if given is not None:
+                raise UsageError(f"{name} says what follows from an audit and needs --audit")
+        return None
+    folder = records if records is not None else home() / "audits"
+    return AuditSettings(share=_share(share), records=folder, on_fail="default" if on_fail else "stop")
+
+
+def _share(text: str) -> float:
+    """``1%`` or ``0.01``."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise UsageError(f"--audit takes a share such as 1% or 0.01, got {text!r}") from None
 
 
 def _named(text: str) -> tuple[str, str]:

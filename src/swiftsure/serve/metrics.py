@@ -35,6 +35,14 @@ _GAUGES: Mapping[str, tuple[str, str, str | None]] = {
     "kv_blocks_total": ("kv_blocks", "Key-value blocks", None),
 }
 
+_AUDITS: Mapping[str, str] = {
+    "audited_total": "Answers computed once more in mode default",
+    "audit_mismatch_total": "Of them, those whose digest differed",
+    "audit_failed_total": "Audits that came to no result",
+    "audit_dropped_total": "Answers that were to be audited and found no room to wait",
+    "audit_waiting": "Answers that wait to be audited",
+}
+
 
 class Metrics:
     """Metrics of one service, in a registry of their own."""
@@ -129,6 +137,10 @@ class _State(Collector):
                     family = families[full] = made(full, text, labels=list(labels))
                 family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]  # both kinds have it
         yield from families.values()
+        if self._service.auditor is not None:
+            for name, value in self._service.auditor.counts.items():
+                audits = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+                yield audits(f"swiftsure_{name}", _AUDITS[name], value=value)
 
 
 _Sample = tuple[str, str, str, dict[str, str], float]

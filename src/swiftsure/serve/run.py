@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from dataclasses import dataclass
 from types import FrameType
 
 import uvicorn
@@ -13,6 +14,15 @@ from swiftsure.errors import UnprovedError
 from swiftsure.serve.app import create_app
 from swiftsure.serve.service import Service
 from swiftsure.serve.settings import ServeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """What an audit found of a model, and whether it was served in mode default from then on."""
+
+    model: str
+    reason: str
+    fell_back: bool
 
 
 class _Server(uvicorn.Server):
@@ -36,8 +46,8 @@ class _Server(uvicorn.Server):
                     print(f"LISTENING url=http://{host}:{port}", file=sys.stderr, flush=True)
 
 
-async def serve(settings: ServeSettings) -> None:
-    """Loads the models, prints their ACTIVE lines, listens until SIGTERM or SIGINT, drains and stops.
+async def serve(settings: ServeSettings) -> tuple[Breach, ...]:
+    """Loads the models, prints their ACTIVE lines, listens until SIGTERM or SIGINT, drains and stops. Returns what audits found.
 
     Raises what a load raises, before anything listens, OSError where the address cannot be had, and UnprovedError where the evidence of a
     lever is missing in the end.
@@ -65,10 +75,12 @@ async def serve(settings: ServeSettings) -> None:
     for model in service.models:
         for line in model.last_lines():
             print(line, file=sys.stderr, flush=True)
+    breaches = tuple(Breach(model.name, model.breach, model.fell_back) for model in service.models if model.breach)
     unproved = [reason for model in service.models for reason in model.engine.unproved]
-    if unproved:
+    if unproved and not breaches:  # a breach weighs more
         raise UnprovedError("; ".join(unproved))
+    return breaches
 
 
-def run(settings: ServeSettings) -> None:
-    asyncio.run(serve(settings))
+def run(settings: ServeSettings) -> tuple[Breach, ...]:
+    return asyncio.run(serve(settings))

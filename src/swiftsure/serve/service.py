@@ -17,6 +17,7 @@ from swiftsure.engine.inputs import ChatFields, Prompt, prompt_ids
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
 from swiftsure.serve.admission import Lane
+from swiftsure.serve.audit.auditor import Auditor
 from swiftsure.serve.engine_process.client import Answer, EngineProcess
 from swiftsure.serve.jobs import TIERS, EngineFacts, Job
 from swiftsure.serve.problems import KeyRefusedError, UnavailableError, UnknownModelError
@@ -41,19 +42,25 @@ class ServedModel:
         self.name = settings.name
         self.settings = settings
         self.created = int(time())
-        self.engine = EngineProcess(
-            {"model": settings.source, "mode": settings.mode, "scheduling": asdict(server.scheduling), **settings.load},
-            on_end=self._left,
-            note=lambda text: print(f"{settings.name}: {text}", file=sys.stderr, flush=True),
-        )
-        self.lanes: Mapping[Tier, Lane] = {tier: Lane(tier, server.lane(tier)) for tier in TIERS}
         self._server = server
+        self.engine = self._make_engine()
+        self.breach: str | None = None  # what an audit found
+        self.fell_back = False  # to mode default, because of it
+        self.lanes: Mapping[Tier, Lane] = {tier: Lane(tier, server.lane(tier)) for tier in TIERS}
         self._threads = threads
         self._on_end = on_end
         self._model: Model | None = None
         self._began = perf_counter()
         self.answers = 0  # that have ended, and of them those that a client got whole
         self.answers_done = 0
+
+    def _make_engine(self) -> EngineProcess:
+        settings = self.settings
+        return EngineProcess(
+            {"model": settings.source, "mode": settings.mode, "scheduling": asdict(self._server.scheduling), **settings.load},
+            on_end=self._left,
+            note=lambda text: _note(f"{settings.name}: {text}"),
+        )
 
     @property
     def model(self) -> Model:
@@ -139,12 +146,36 @@ class ServedModel:
 
     def last_lines(self) -> tuple[str, ...]:
         """LEVER lines of the engine as it was last heard of, and the EXIT line (design section 3)."""
-        status: Status = "failed" if self.engine.state == "failed" else "unproved" if self.engine.unproved else "ok"
+        status: Status = (
+            "failed"
+            if self.engine.state == "failed" or (self.breach and not self.fell_back)
+            else "unproved"
+            if self.engine.unproved
+            else "ok"
+        )
         wall_s = perf_counter() - self._began
         return (*self.engine.lever_lines, exit_line(self.facts.mode, status, self.answers_done, self.answers, wall_s))
 
+    async def halt(self, reason: str) -> None:
+        """Ends the engine and what it runs; every request is refused with the reason from now on."""
+        self.breach, self.fell_back = reason, False
+        await self.engine.stop(reason=reason)
+
+    async def fall_back(self, reason: str) -> None:
+        """Ends the engine and what it runs, says so, and goes on in mode default. Should that not load, requests are refused."""
+        self.breach = reason
+        _note(f"FALLBACK from={self.settings.mode} to=default reason={'_'.join(reason.split())}")
+        await self.engine.stop(reason=reason)
+        self.settings = replace(self.settings, mode="default", load={**self.settings.load, "without": [], "draft": None})
+        self.engine = self._make_engine()
+        _note((await self.engine.start()).active_line)
+        self.fell_back = True
+
     async def stop(self, *, drain_s: float) -> None:
         await self.engine.stop(drain_s=drain_s)
+        self._close()
+
+    def _close(self) -> None:
         if self._model is not None:
             self._model.close()
 
@@ -156,12 +187,23 @@ class Service:
         self.settings = settings
         self.listeners: list[Callable[[ServedModel, Answer], None]] = []
         self.draining = False
+        self.auditor: Auditor | None = None
+        self._audit: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(_TOKENIZER_THREADS, thread_name_prefix="text")
         self._models = {model.name: ServedModel(model, settings, self._threads, self._ended) for model in settings.models}
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
         return tuple(self._models.values())
+
+    @property
+    def under_way(self) -> int:
+        """Requests that run or wait, of all models."""
+        return sum(model.engine.under_way for model in self.models)
+
+    def served(self, name: str) -> ServedModel:
+        """By the name that it is served under, drained or not."""
+        return self._models[name]
 
     def model(self, name: str | None) -> ServedModel:
         """By the name that a client wrote; None is the first. Raises UnknownModelError and, while the server drains, UnavailableError."""
@@ -195,10 +237,19 @@ class Service:
         except BaseException:
             await self.stop()
             raise
+        if self.settings.audit is not None:
+            self.auditor = Auditor(self, self.settings.audit, note=_note)
+            self.listeners.append(self.auditor.heard)
+            self._audit = asyncio.create_task(self.auditor.run())
 
     async def stop(self) -> None:
         """Refuses new requests, lets those under way end within ``drain_s``, then ends the engines."""
         self.draining = True
+        if self._audit is not None:
+            self._audit.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._audit
+            self._audit = None
         await asyncio.gather(*(model.stop(drain_s=self.settings.drain_s) for model in self.models))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -206,3 +257,7 @@ class Service:
         for listener in self.listeners:
             with contextlib.suppress(Exception):  # a listener that fails must not take the answer with it
                 listener(model, answer)
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.scheduling import Scheduling
@@ -104,6 +104,26 @@ def read_keys(path: Path) -> tuple[ApiKey, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """Which finished answers are computed once more, and what follows from one that differs.
+
+    share: of requests, above 0 and at most 1. records: the folder for records of differences. on_fail: ``stop`` refuses requests from then
+    on, ``default`` goes on in mode default. most_requests, most_tokens: that may wait. idle_s: the process ends when not needed so long.
+    """
+
+    share: float
+    records: Path
+    on_fail: Literal["stop", "default"] = "stop"
+    most_requests: int = 256
+    most_tokens: int = 1_000_000
+    idle_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise UsageError(f"the share of requests to audit must be above 0 % and at most 100 %, got {100 * self.share:g} %")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSettings:
     """Everything that a server is started with.
 
@@ -126,6 +146,7 @@ class ServeSettings:
     drain_s: float = 30.0
     log_prompts: bool = False
     log_json: bool = False
+    audit: AuditSettings | None = None
 
     def __post_init__(self) -> None:
         if not self.models:
@@ -134,6 +155,9 @@ class ServeSettings:
         for name in names:
             if names.count(name) > 1:
                 raise UsageError(f"two models are served under the name {name!r}; give them names of their own with NAME=MODEL")
+        for model in self.models:
+            if self.audit is not None and model.mode not in ("default", "exact"):
+                raise UsageError(f"audits compare bits with mode default, which mode {model.mode} does not promise; audit default or exact")
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"a port must be between 0 and 65535, got {self.port}")
         if not (self.keys or self.open_to_all or _is_loopback(self.host)):

@@ -25,6 +25,7 @@ def router(service: Service) -> APIRouter:
             model.name: {
                 "state": model.engine.state,
                 "deaths": model.engine.deaths,
+                "breach": model.breach,
                 "active": model.engine.facts.active_line if model.engine.facts else None,
             }
             for model in service.models

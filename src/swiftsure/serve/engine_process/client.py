@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 import socket
 import sys
 from collections import deque
@@ -17,6 +19,7 @@ from time import monotonic
 from typing import Any, Literal, TypeAlias
 
 from swiftsure import errors
+from swiftsure.engine.activation import MODE_VARIABLE
 from swiftsure.engine.request import TokenLogprob
 from swiftsure.errors import SwiftsureError
 from swiftsure.serve.engine_process.protocol import (
@@ -32,6 +35,9 @@ from swiftsure.serve.engine_process.protocol import (
 from swiftsure.serve.jobs import Chunk, EngineFacts, Job, Outcome
 from swiftsure.serve.origin import ORIGIN, Origin
 from swiftsure.serve.problems import EngineLostError, UnavailableError
+
+PROGRAM = (sys.executable, "-m", "swiftsure.serve.engine_process")
+"""What an engine's process runs; the number of its end of the socket pair follows."""
 
 EngineState: TypeAlias = Literal["starting", "ready", "restarting", "failed", "stopped"]
 
@@ -56,6 +62,7 @@ class Answer:
         self.origin.add(self)
         self.arrivals: list[tuple[float, int]] = []  # (seconds, tokens that came then), for what has to know how long users waited
         self.submitted_s, self.ended_s = monotonic(), 0.0
+        self.token_ids: list[int] = []  # all that came, read or not
         self._cancel = cancel
         self._chunks: deque[Chunk] = deque()
         self._changed = asyncio.Event()
@@ -125,6 +132,7 @@ class Answer:
         if chunk.token_ids:
             self.arrivals.append((monotonic(), len(chunk.token_ids)))
         self._chunks.append(chunk)
+        self.token_ids += chunk.token_ids
         self._changed.set()
 
     def _end(self, *, outcome: Outcome | None = None, error: SwiftsureError | None = None) -> None:
@@ -168,8 +176,16 @@ OnEnd: TypeAlias = Callable[[Answer], None]
 class EngineProcess:
     """One engine process and its jobs. All methods belong to the event loop that called ``start``."""
 
-    def __init__(self, keywords: Mapping[str, Any], *, on_end: OnEnd = lambda answer: None, note: Callable[[str], None] = print) -> None:
-        """``keywords`` of :func:`swiftsure.load`, JSON values only. ``on_end`` sees each ended answer, ``note`` lines for a log."""
+    def __init__(
+        self,
+        keywords: Mapping[str, Any],
+        *,
+        on_end: OnEnd = lambda answer: None,
+        note: Callable[[str], None] = print,
+        niceness: int = 0,
+    ) -> None:
+        """``keywords`` of :func:`swiftsure.load`, JSON values only. ``on_end`` sees each ended answer, ``note`` lines for a log.
+        ``niceness``: what the process adds to its own before it loads."""
         self.state: EngineState = "stopped"
         self.reason = "it was not started"
         self.facts: EngineFacts | None = None
@@ -181,6 +197,8 @@ class EngineProcess:
         self._keywords = dict(keywords)
         self._on_end = on_end
         self._note = note
+        self._niceness = niceness
+        self._paused = False
         self._flights: dict[int, _Flight] = {}
         self._next_id = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -235,6 +253,22 @@ class EngineProcess:
         self._fail_all(UnavailableError(reason))
         await self._reap()
 
+    def pause(self) -> None:
+        """The process stands still until ``resume``; its jobs wait."""
+        self._signal(signal.SIGSTOP, paused=True)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT, paused=False)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    def _signal(self, number: signal.Signals, *, paused: bool) -> None:
+        if self._process is not None and self._process.returncode is None and self._paused != paused:
+            self._process.send_signal(number)
+            self._paused = paused
+
     # --- the process ------------------------------------------------------------------------------------------------------
 
     async def _launch(self) -> tuple[asyncio.StreamReader, EngineFacts]:
@@ -243,21 +277,21 @@ class EngineProcess:
             for end in (ours, theirs):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * 2**20)  # a pass must not wait for a busy event loop
             self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "swiftsure.serve.engine_process",
+                *PROGRAM,
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
+                env={name: value for name, value in os.environ.items() if name != MODE_VARIABLE},  # the mode is named, and may be another
                 stdin=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # a Ctrl-C in the terminal is the server's to answer
             )
+            self._paused = False
             reader, self._writer = await asyncio.open_connection(sock=ours)
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        self._send({"kind": "load", "keywords": self._keywords})
+        self._send({"kind": "load", "keywords": self._keywords, "niceness": self._niceness})
         message = await _receive(reader)
         if message is None:
             raise EngineLostError("the engine's process ended while it loaded the model; its log says why")
@@ -315,6 +349,7 @@ class EngineProcess:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
+        self.resume()
         process, self._process = self._process, None
         if process is None:
             return None

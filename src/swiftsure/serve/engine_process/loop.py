@@ -190,6 +190,7 @@ class EngineLoop:
             timing=timing.to_dict(),
             levers=generation.levers,
             digest=generation.digest,
+            digest_trace="" if live.sequence.chain is None else live.sequence.chain.trace.hex(),
         )
 
     def _tell_failure(self, job_id: int, error: Exception) -> None:
@@ -219,6 +220,7 @@ def serve_engine(connection: socket.socket, load: Load) -> int:
     first = channel.messages.get()
     if first is None:
         return 0
+    os.nice(first.get("niceness", 0))
     began = perf_counter()
     try:
         keywords = dict(first["keywords"])

@@ -3,7 +3,7 @@
 A frame is its length (four bytes, little-endian) and so many bytes of UTF-8 JSON: one object with ``kind``.
 
 To the engine
-    ``load``     keywords of :func:`swiftsure.load`, and the engine's options; always the first
+    ``load``     keywords of :func:`swiftsure.load`, and what the process adds to its niceness; always the first
     ``submit``   ``id`` and a job
     ``cancel``   ``id``; its outcome still comes
     ``stop``     what runs is cancelled, and the process ends
