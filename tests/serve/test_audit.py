@@ -163,7 +163,7 @@ def test_one_wrong_bit_stops_the_server_with_a_record_of_where_it_is(
 
     async def work() -> None:
         async with served(model, tmp_path, log_prompts=log_prompts) as service, http(service) as client:
-            answered = (await client.post("/answer/0")).json()
+            answered = (await client.post("/answer/0", headers={"x-request-id": "mine-7"})).json()
             await until(lambda: service.models[0].engine.state == "stopped")
             assert "swiftsure_audit_mismatch_total 1.0" in (await client.get("/metrics")).text
             ready = await client.get("/ready")
@@ -180,6 +180,7 @@ def test_one_wrong_bit_stops_the_server_with_a_record_of_where_it_is(
             assert found["first_difference"]["token_served"] == found["first_difference"]["token_replayed"]
             assert found["first_difference"]["position"] >= len(PROMPT)  # the first four passes were right
             assert (record["status"], record["mode"], record["pins"]["model"]["source"]) == ("failed", "exact", "path")
+            assert found["request"] == "mine-7"
             assert ("prompt_ids" in found) == log_prompts
             if log_prompts:
                 assert found["prompt_ids"] == PROMPT

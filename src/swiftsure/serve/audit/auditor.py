@@ -49,7 +49,14 @@ class Auditor:
         outcome, facts = answer.outcome, model.engine.facts
         if outcome is None or facts is None or not answer.token_ids or not picked(answer.job.id, self._settings.share):
             return
-        case = Case(model=model.name, facts=facts, job=answer.job, token_ids=tuple(answer.token_ids), outcome=outcome)
+        case = Case(
+            model=model.name,
+            facts=facts,
+            job=answer.job,
+            token_ids=tuple(answer.token_ids),
+            outcome=outcome,
+            request_id=answer.origin.request_id,
+        )
         if self._queue.put(case):
             self._arrived.set()
 
@@ -62,7 +69,7 @@ class Auditor:
                     await self._audit(case)
                 except Exception as error:  # of the replay, not of the answer: the next one may work
                     self.failures += 1
-                    self._note(f"audit of request {case.job.id} failed: {type(error).__name__}: {error}")
+                    self._note(f"audit of request {case.name} failed: {type(error).__name__}: {error}")
                     await self._end_replayer()
         finally:
             if self._acting is not None:  # an engine must not be left between stopped and started
@@ -122,7 +129,7 @@ class Auditor:
         difference = first_difference(case, token_ids, outcome)
         found: dict[str, Any] = {"digest_served": case.outcome.digest, "digest_replayed": outcome.digest, "first_difference": difference}
         reason = (
-            f"an audit found that mode {case.facts.mode} differs from default at position {difference['position']} of request {case.job.id}"
+            f"an audit found that mode {case.facts.mode} differs from default at position {difference['position']} of request {case.name}"
         )
         try:
             path = write_record(
@@ -133,9 +140,9 @@ class Auditor:
                 pins=model.model.files.pins(),
                 with_prompt=self._service.settings.log_prompts,
             )
-            self._note(f"AUDIT MISMATCH model={model.name} request={case.job.id} position={difference['position']} record={path}")
+            self._note(f"AUDIT MISMATCH model={model.name} request={case.name} position={difference['position']} record={path}")
         except OSError as error:
-            self._note(f"AUDIT MISMATCH model={model.name} request={case.job.id} found={found} (no record: {error})")
+            self._note(f"AUDIT MISMATCH model={model.name} request={case.name} found={found} (no record: {error})")
         self._queue.discard(lambda waiting: waiting.model == model.name)
         fall_back = self._settings.on_fail == "default" and case.facts.mode != "default"
         self._acting = asyncio.create_task(model.fall_back(reason) if fall_back else model.halt(reason))

@@ -12,13 +12,20 @@ from swiftsure.serve.jobs import EngineFacts, Job, Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """An answer as it was given: ``facts`` of the engine that gave it, ``token_ids`` all that it generated, at least one."""
+    """An answer as it was given: ``facts`` of the engine that gave it, ``token_ids`` all that it generated, at least one.
+    ``request_id``: of the HTTP request, as its log line has it."""
 
     model: str
     facts: EngineFacts
     job: Job
     token_ids: tuple[int, ...]
     outcome: Outcome
+    request_id: str = ""
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+        return self.request_id or self.job.id
 
     @property
     def tokens(self) -> int:

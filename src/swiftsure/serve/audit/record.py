@@ -48,7 +48,8 @@ def write_record(
         peak_rss_bytes=None,
         results={
             **found,
-            "request": job.id,
+            "request": case.name,
+            "job": job.id,
             "prompt_tokens": len(job.prompt_ids),
             "prompt_sha256": hashlib.sha256(b"".join(i.to_bytes(4, "little") for i in job.prompt_ids)).hexdigest(),
             "output_tokens": len(case.token_ids),
