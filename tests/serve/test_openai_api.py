@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from hashlib import sha256
@@ -19,6 +20,10 @@ from swiftsure.serve.settings import ApiKey, ServeSettings
 
 MESSAGES: list[Any] = [{"role": "user", "content": "Hello there"}]
 ASK: dict[str, Any] = {"model": MODEL, "messages": MESSAGES, "max_tokens": 24}
+ADD: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"enum": [7]}}, "required": ["a"]}},
+}
 IDS = list(range(20, 50))
 
 
@@ -206,6 +211,36 @@ def test_keys_let_in_and_keep_to_their_tiers(tiny_settings: Callable[..., ServeS
             ask("sk-plain", service_tier="priority")
         with pytest.raises(openai.AuthenticationError, match="not known here"):
             ask("sk-other")
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "add"}}])
+def test_a_forced_call_has_arguments_of_its_schema_streamed_and_whole(client: openai.OpenAI, choice: Any) -> None:
+    ask: dict[str, Any] = {**ASK, "max_tokens": 200, "seed": 2, "tools": [ADD], "tool_choice": choice, "parallel_tool_calls": False}
+    answer = client.chat.completions.create(**ask).choices[0]
+    assert (answer.finish_reason, answer.message.content) == ("tool_calls", None)
+    (call,) = answer.message.tool_calls or []
+    assert (call.function.name, json.loads(call.function.arguments)) == ("add", {"a": 7})
+    name, arguments, ids = "", "", []
+    for chunk in client.chat.completions.create(**ask, stream=True):
+        end = chunk.choices[0].finish_reason
+        for piece in chunk.choices[0].delta.tool_calls or []:
+            ids += [piece.id] if piece.id else []
+            name += piece.function.name or ""
+            arguments += piece.function.arguments or ""
+    assert (name, arguments, end, len(ids)) == ("add", call.function.arguments, "tool_calls", 1)
+    history = [*MESSAGES, answer.message.model_dump(exclude_none=True), {"role": "tool", "tool_call_id": call.id, "content": "8"}]
+    again = client.chat.completions.create(**{**ask, "messages": history, "tool_choice": "auto", "parallel_tool_calls": True})
+    assert again.usage is not None
+    assert again.usage.prompt_tokens > client.chat.completions.create(**ask).usage.prompt_tokens  # type: ignore[union-attr]
+
+
+def test_a_response_format_is_kept_to(client: openai.OpenAI) -> None:
+    schema = {"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"], "additionalProperties": False}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "point", "schema": schema}}
+    answer = client.chat.completions.create(**{**ASK, "max_tokens": 100}, response_format=form, n=2)
+    for choice in answer.choices:
+        assert json.loads(choice.message.content or "")["x"] in (1, 2)
+        assert choice.finish_reason == "stop"
 
 
 # --- LangChain ------------------------------------------------------------------------------------------------------------

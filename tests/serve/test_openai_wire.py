@@ -19,6 +19,11 @@ from swiftsure.serve.apis.openai.fields import FIELDS, fields_of
 ROOT = Path(__file__).parents[2]
 CHAT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}
 
+ADD: dict[str, Any] = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer", "enum": [7]}}, "required": ["a"]}},
+}
+
 
 def post(server: RunningServer, path: str = "/v1/chat/completions", **body: Any) -> httpx.Response:
     return httpx.post(server.url + path, json={**CHAT, **body} if path.endswith("chat/completions") else body, timeout=60)
@@ -94,7 +99,15 @@ def test_a_stream_is_events_of_data_and_ends_with_done(server: RunningServer) ->
         ({"chat_template_kwargs": {"no_such_switch": 1}}, "chat_template_kwargs"),
         ({"web_search_options": {}}, "web_search_options"),
         ({"modalities": ["audio"]}, "modalities"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"response_format": {"type": "yaml"}}, "response_format"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": 5}}}, "response_format"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tools": [ADD], "tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tools": [ADD], "parallel_tool_calls": False}, "parallel_tool_calls"),
+        ({"tools": [ADD], "messages": [{"role": "user", "content": 5}]}, "messages"),
+        ({"tools": [ADD], "tool_choice": "required", "response_format": {"type": "json_object"}}, "response_format"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"tempreature": 1}, "tempreature"),
     ],

@@ -13,7 +13,7 @@ from swiftsure.serve.parsing.choose import CALL_FORMATS, REASONING_FORMATS, call
 from swiftsure.serve.parsing.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
 from swiftsure.serve.parsing.grammars import grammar_for
 from swiftsure.serve.parsing.parser import OutputParser
-from swiftsure.serve.parsing.prompts import with_tools_described
+from swiftsure.serve.parsing.prompts import with_calls_spelled, with_tools_described
 from swiftsure.serve.parsing.tools import NamedTool, Tool, ToolChoice, read_tool_choice, read_tools
 
 __all__ = [
@@ -35,5 +35,6 @@ __all__ = [
     "read_tool_choice",
     "read_tools",
     "reasoning_format_of",
+    "with_calls_spelled",
     "with_tools_described",
 ]

@@ -31,3 +31,20 @@ def with_tools_described(
     if first.get("role") in ("system", "developer") and isinstance(first.get("content"), str):
         return [{**first, "content": f"{text}\n\n{first['content']}"}, *map(dict, messages[1:])]
     return [{"role": "system", "content": text}, *map(dict, messages)]
+
+
+def with_calls_spelled(message: Mapping[str, Any], calls: CallFormat | None = None) -> dict[str, Any]:
+    """An earlier call or its result as text, for a template that has no place for them. Arguments are objects already."""
+    calls = calls or HERMES
+    if message["role"] == "tool":
+        return {"role": "user", "content": f"<tool_response>\n{_joined(message['content'])}\n</tool_response>"}
+    if "tool_calls" not in message:
+        return dict(message)
+    made = [{"name": call["function"]["name"], calls.key: call["function"]["arguments"]} for call in message["tool_calls"]]
+    text = calls.before + calls.between.join(json.dumps(call, ensure_ascii=False) for call in made) + calls.after
+    kept = {key: value for key, value in message.items() if key != "tool_calls"}
+    return {**kept, "content": "\n".join(filter(None, (_joined(message.get("content", "")), text)))}
+
+
+def _joined(content: str | Sequence[Mapping[str, Any]]) -> str:
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)

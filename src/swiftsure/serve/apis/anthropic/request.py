@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -24,9 +23,9 @@ from swiftsure.serve.parsing import (
     parser_for,
     read_tool_choice,
     read_tools,
+    with_calls_spelled,
     with_tools_described,
 )
-from swiftsure.serve.parsing.formats import HERMES, CallFormat
 from swiftsure.serve.problems import RefusedError
 from swiftsure.serve.service import ServedModel
 
@@ -133,8 +132,8 @@ async def encode(model: ServedModel, asked: Asked) -> tuple[tuple[int, ...], Out
         except UsageError:  # any other fault is met again
             known = call_format_of(template)
             calls = "auto" if known is not None else "hermes"
-            spelled = [_spelled(message, known or HERMES) for message in asked.messages]
-            ids = await _encode(model, with_tools_described(spelled, asked.tools, known or HERMES), None, asked.thinks)
+            spelled = [with_calls_spelled(message, known) for message in asked.messages]
+            ids = await _encode(model, with_tools_described(spelled, asked.tools, known), None, asked.thinks)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")
     parser = parser_for(template, tools=asked.tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls)
     if parser.reasoning_open and asked.thinks is False:
@@ -159,22 +158,6 @@ async def _encode(
         with contextlib.suppress(UsageError):  # any other fault is met again
             return await model.encode(messages, tools=tools, template_variables={"enable_thinking": thinks})
     return await model.encode(messages, tools=tools)
-
-
-def _spelled(message: Mapping[str, Any], calls: CallFormat) -> dict[str, Any]:
-    """An earlier call or its result as text, for a template that has no place for them."""
-    if message["role"] == "tool":
-        return {"role": "user", "content": f"<tool_response>\n{_joined(message['content'])}\n</tool_response>"}
-    if "tool_calls" not in message:
-        return dict(message)
-    made = [{"name": call["function"]["name"], calls.key: call["function"]["arguments"]} for call in message["tool_calls"]]
-    text = calls.before + calls.between.join(json.dumps(call, ensure_ascii=False) for call in made) + calls.after
-    kept = {key: value for key, value in message.items() if key != "tool_calls"}
-    return {**kept, "content": "\n".join(filter(None, (_joined(message["content"]), text)))}
-
-
-def _joined(content: str | Sequence[Mapping[str, Any]]) -> str:
-    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
 
 
 def _thinking(config: Mapping[str, Any] | None) -> tuple[bool | None, bool]:

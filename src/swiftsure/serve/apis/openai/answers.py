@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from time import time
 from typing import Any
 
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.scheduler import Tier
 from swiftsure.serve.apis.errors import openai_body
 from swiftsure.serve.apis.openai.body import Asked
@@ -72,7 +73,7 @@ async def _next(chunks: AsyncIterator[Chunk]) -> Chunk | None:
         return None
 
 
-def submit(model: ServedModel, prompts: Sequence[Sequence[int]], asked: Asked) -> Answers:
+def submit(model: ServedModel, prompts: Sequence[Sequence[int]], asked: Asked, grammar: Grammar | None = None) -> Answers:
     """``n`` answers to each prompt, in order; all or none. An answer's noise depends on its place among those to its prompt alone."""
     count, most = len(prompts) * asked.n, model.lanes[asked.tier].limits.requests
     if count > most:
@@ -82,7 +83,7 @@ def submit(model: ServedModel, prompts: Sequence[Sequence[int]], asked: Asked) -
     try:
         for ids in prompts:
             for choice in range(asked.n):
-                answers.append(model.submit(ids, sampling, tier=asked.tier, choice=choice, deadline_s=asked.deadline_s))
+                answers.append(model.submit(ids, sampling, tier=asked.tier, choice=choice, grammar=grammar, deadline_s=asked.deadline_s))
     except BaseException:
         Answers(answers).cancel()
         raise

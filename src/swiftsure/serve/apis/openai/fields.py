@@ -83,9 +83,12 @@ FIELDS: tuple[Field, ...] = (
     _honoured("documents", "array", "for chat templates that read documents", _CHAT, ours=True),
     _honoured("return_token_ids", "boolean", "adds `token_ids` to choices and `prompt_token_ids`", ours=True),
     _honoured("deadline_s", "number", "most seconds, waiting included; beyond, the request fails with 504", ours=True),
-    _refused("tools", "array", "tool calls are not served on this interface yet", neutral=([],)),
-    _refused("tool_choice", "string object", "tool calls are not served on this interface yet", neutral=("none", "auto")),
-    _refused("response_format", "object", "nothing forces the output here yet", neutral=({"type": "text"},)),
+    _honoured("tools", "array", "functions; a template that reads none gets them described in the system message", _CHAT),
+    _honoured("tool_choice", "string object", "`auto`, `none`, `required` or a function; the last two force calls by a grammar", _CHAT),
+    _honoured("parallel_tool_calls", "boolean", "false: at most one call; refused with `auto`, which nothing stops after a call", _CHAT),
+    _honoured(
+        "response_format", "object", "`text`, `json_object`, `json_schema`; ours: `regex`, `grammar` (Lark); kept to by a grammar", _CHAT
+    ),
     _refused("reasoning_effort", "string", "these models have no levels of effort; see chat_template_kwargs"),
     _refused("functions", "array", "deprecated by OpenAI; see tools", neutral=([],)),
     _refused("function_call", "string object", "deprecated by OpenAI; see tool_choice", neutral=("none", "auto")),
@@ -96,7 +99,6 @@ FIELDS: tuple[Field, ...] = (
     _refused("web_search_options", "object", "the server asks no other servers"),
     _refused("best_of", "integer", "answers are not ranked; use n", _COMPLETIONS, neutral=(1,)),
     _refused("suffix", "string", "these models do not fill in", _COMPLETIONS, neutral=("",)),
-    _harmless("parallel_tool_calls", "boolean", "there are no tool calls", _CHAT),
     _harmless("prediction", "object", "a hint for speed that changes no answer; drafts come from other sources", _CHAT),
     _harmless("prompt_cache_key", "string", "prefixes are cached for everyone without being named"),
     _harmless("prompt_cache_options", "object", "prefixes are cached for everyone without being marked"),

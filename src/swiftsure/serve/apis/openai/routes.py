@@ -32,12 +32,12 @@ def router(service: Service) -> APIRouter:
         """https://platform.openai.com/docs/api-reference/chat/create"""
         try:
             model, asked = await _asked(service, request, key, "chat")
-            ids = await chat.encode(model, asked)
-            answers = submit(model, [ids], asked)
+            prompt = await chat.encode(model, asked)
+            answers = submit(model, [prompt.ids], asked, prompt.grammar)
             response_id = secrets.token_hex(12)
             if asked.stream:
-                return EventStream(chat.events(model, asked, ids, answers, response_id, prices), answers, headers={})
-            return JSONResponse(await while_connected(request, chat.whole(model, asked, ids, answers, response_id, prices)))
+                return EventStream(chat.events(model, asked, prompt, answers, response_id, prices), answers, headers={})
+            return JSONResponse(await while_connected(request, chat.whole(model, asked, prompt, answers, response_id, prices)))
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
 
