@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import swiftsure
+from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import ModelNotFoundError, NotActiveError, UsageError
 from swiftsure.serve.engine_process.client import EngineProcess
@@ -241,3 +243,21 @@ async def engine_is_ready(engine: EngineProcess) -> None:
 async def until(true: Callable[[], bool]) -> None:
     while not true():
         await asyncio.sleep(0.005)
+
+
+def test_a_grammar_holds_its_own_job_and_a_broken_one_fails_alone(model: Path, plain: dict[int, tuple[int, ...]]) -> None:
+    pytest.importorskip("llguidance")
+
+    async def work() -> None:
+        async with running(model) as engine:
+            company = engine.submit(job(0))
+            held = engine.submit(job(1, grammar=Grammar(kind="regex", text="[ab]{4}")))
+            broken = engine.submit(job(2, grammar=Grammar(kind="regex", text="a(")))
+            with pytest.raises(UsageError, match=r"the regex cannot be used: .*unclosed group"):
+                await broken.finish()
+            whole, outcome = await held.finish()
+            assert re.fullmatch("[ab]{4}", whole.text)
+            assert outcome.finish_reason == "stop"
+            assert (await company.finish())[0].token_ids == plain[0]
+
+    run(work)

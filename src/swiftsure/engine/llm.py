@@ -276,6 +276,20 @@ class LLM:
             else:
                 self._engine.cancel_all()
 
+    def check_grammar(self, grammar: Grammar) -> None:
+        """Compiles a grammar and keeps it, for the request to come. From any thread, also while passes run.
+
+        Raises UsageError with what is wrong: it does not compile, exceeds a limit, or llguidance is not installed.
+        """
+        if self._grammars is None:
+            raise UsageError("this model was put together without grammars")
+        self._grammars.check(grammar)
+
+    def warm_grammars(self) -> None:
+        """Builds what the first grammar would wait for, where llguidance is installed."""
+        if self._grammars is not None:
+            self._grammars.warm()
+
     # --- state ------------------------------------------------------------------------------------------------------------
 
     @property
@@ -410,7 +424,7 @@ class LLM:
         if not isinstance(digest, bool):
             raise UsageError(f"digest must be True or False, got {digest!r}")
         if grammar is not None:
-            self._check_grammar(grammar)
+            self.check_grammar(grammar)
         start = perf_counter()
         ids = prompt_ids(self.model, prompt, context=self.memory.context, chat=chat)
         return Request(
@@ -424,11 +438,6 @@ class LLM:
             arrived_s=asked,
             tokenize_s=perf_counter() - start,
         )
-
-    def _check_grammar(self, grammar: Grammar) -> None:
-        if self._grammars is None:
-            raise UsageError("this model was put together without grammars")
-        self._grammars.check(grammar)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -52,42 +52,54 @@ class GrammarCompiler:
         self._end_ids = sorted(end_ids)
         self._words: LLTokenizer | None = None
         self._compiled: OrderedDict[Grammar, LLMatcher] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the compiled ones
+        self._building = threading.Lock()  # of the vocabulary
 
     def check(self, grammar: Grammar) -> None:
         """Raises UsageError, with what is wrong, for a grammar that does not compile or exceeds a limit, and without llguidance."""
-        with self._lock:
-            self._start(grammar)
+        self._start(grammar)
 
     def matcher(self, grammar: Grammar) -> LLMatcher:
         """A matcher at the grammar's beginning, the caller's own. Raises as :meth:`check`."""
-        with self._lock:
-            return self._start(grammar).deep_copy()
+        return self._start(grammar).deep_copy()
+
+    def warm(self) -> None:
+        """Builds what every grammar needs of the vocabulary, where llguidance is installed: a server's first grammar need not wait."""
+        if _installed():
+            self._vocabulary()
 
     def _start(self, grammar: Grammar) -> LLMatcher:
-        known = self._compiled.get(grammar)
-        if known is None:
-            from llguidance import LLMatcher
-
-            check_grammar(grammar)  # says what is wrong in better words
-            known = LLMatcher(self._vocabulary(), _source(grammar), log_level=0, limits=_limits())
-            known.compute_bitmask()
-            if known.is_error():
-                raise UsageError(quotable(f"the {grammar.kind} cannot be compiled: {known.get_error()}"))
+        with self._lock:
+            known = self._compiled.get(grammar)
+            if known is not None:
+                self._compiled.move_to_end(grammar)
+                return known
+        known = self._compile(grammar)  # without the lock: one that takes long holds nobody who asks for another
+        with self._lock:
             self._compiled[grammar] = known
             if len(self._compiled) > KEPT:
                 self._compiled.popitem(last=False)
-        self._compiled.move_to_end(grammar)
         return known
 
-    def _vocabulary(self) -> LLTokenizer:
-        if self._words is None:
-            from llguidance import LLTokenizer
-            from llguidance._tokenizer import TokenizerWrapper
+    def _compile(self, grammar: Grammar) -> LLMatcher:
+        check_grammar(grammar)  # says what is wrong in better words
+        from llguidance import LLMatcher
 
-            words = _Words(self._tokenizer, self._end_ids)
-            self._words = LLTokenizer(TokenizerWrapper(words), n_vocab=self.vocab_size, eos_token=self._end_ids)
-        return self._words
+        matcher = LLMatcher(self._vocabulary(), _source(grammar), log_level=0, limits=_limits())
+        matcher.compute_bitmask()
+        if matcher.is_error():
+            raise UsageError(quotable(f"the {grammar.kind} cannot be compiled: {matcher.get_error()}"))
+        return matcher
+
+    def _vocabulary(self) -> LLTokenizer:
+        with self._building:
+            if self._words is None:
+                from llguidance import LLTokenizer
+                from llguidance._tokenizer import TokenizerWrapper
+
+                words = _Words(self._tokenizer, self._end_ids)
+                self._words = LLTokenizer(TokenizerWrapper(words), n_vocab=self.vocab_size, eos_token=self._end_ids)
+            return self._words
 
 
 class _Words:

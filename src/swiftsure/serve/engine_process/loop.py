@@ -6,6 +6,7 @@ starts it anew. The process ends when the socket does, so it never outlives its 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -28,6 +29,7 @@ from swiftsure.serve.engine_process.protocol import (
     HEADER,
     body_length,
     frame,
+    grammar_from_wire,
     job_from_wire,
     logprob_to_wire,
     message_of,
@@ -54,10 +56,14 @@ class Live:
 
 
 class Channel:
-    """Frames over a blocking socket. ``messages`` fills from a thread; None in it: the other side is gone."""
+    """Frames over a blocking socket. ``messages`` fills from a thread; None in it: the other side is gone.
+
+    ``prepare`` is called on that thread with each message first, so that what takes long need not take passes' time.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
+        self.prepare: Callable[[dict[str, Any]], None] = lambda message: None
         self.messages: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="messages", daemon=True).start()
 
@@ -71,7 +77,9 @@ class Channel:
         try:
             with self._socket.makefile("rb") as stream:
                 while header := stream.read(HEADER.size):
-                    self.messages.put(message_of(stream.read(body_length(header))))
+                    message = message_of(stream.read(body_length(header)))
+                    self.prepare(message)
+                    self.messages.put(message)
         except (OSError, ValueError) as error:
             print(f"engine: the server's messages broke off: {error}", file=sys.stderr, flush=True)
         finally:
@@ -88,6 +96,7 @@ class EngineLoop:
         self._ended = False
         self._failed_passes = 0
         self._next_snapshot = 0.0
+        channel.prepare = self._prepare
 
     def run(self) -> None:
         while True:
@@ -116,6 +125,15 @@ class EngineLoop:
                 self._submit(message)
             elif message["kind"] == "cancel" and (live := self._live.get(message["id"])) is not None:
                 live.sequence.cancel_requested = True
+
+    def _prepare(self, message: dict[str, Any]) -> None:
+        """Compiles a job's grammar, on the thread that reads messages. Whether it fails is for ``_submit`` to say."""
+        if message["kind"] != "submit":
+            return
+        with contextlib.suppress(Exception):
+            grammar = grammar_from_wire(message["job"])
+            if grammar is not None:
+                self._llm.check_grammar(grammar)
 
     def _submit(self, message: dict[str, Any]) -> None:
         try:
@@ -234,6 +252,7 @@ def serve_engine(connection: socket.socket, load: Load) -> int:
         channel.send({"kind": "refused", "error": type(error).__name__, "message": str(error), "exit_code": exit_code})
         return exit_code
     with llm:
+        llm.warm_grammars()
         channel.send({"kind": "ready", "facts": asdict(_facts(llm, perf_counter() - began))})
         EngineLoop(llm, channel).run()
     return 0

@@ -75,9 +75,14 @@ def job_from_wire(wire: Mapping[str, Any]) -> Job:
         sampling=SamplingParams(**sampling),
         choice=wire["choice"],
         tier=wire["tier"],
-        grammar=None if wire["grammar"] is None else Grammar(**wire["grammar"]),
+        grammar=grammar_from_wire(wire),
         deadline_s=wire["deadline_s"],
     )
+
+
+def grammar_from_wire(wire: Mapping[str, Any]) -> Grammar | None:
+    """Of a job. Raises UsageError."""
+    return None if wire["grammar"] is None else Grammar(**wire["grammar"])
 
 
 def logprob_to_wire(entry: TokenLogprob) -> list[Any]:
