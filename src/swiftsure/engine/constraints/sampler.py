@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 # An ambiguous grammar can take more and more time within every other limit. Usual ones take below 0.0001 s a token.
-ONCE_S, PER_TOKEN_S = 0.25, 0.005
+ONCE_S, PER_TOKEN_S = 0.1, 0.003
 
 
 class Scratch:
@@ -55,38 +55,49 @@ class ConstrainedSampler:
         Raises CapacityError where the grammar exceeds a limit, or where no token of the vocabulary continues it.
         """
         masked = self._scratch.rows((len(logits), logits.shape[1]))
-        began = thread_time()
         rows, followed = self._mask(logits, draft.tolist(), masked)
-        self._account(thread_time() - began, rows)
         tokens = self._sampler.accept(masked[:rows], draft[: rows - 1])
         self._follow(draft[:followed].tolist(), tokens.tolist())
         return tokens
 
     def forced(self, most: int) -> list[int]:
         """Up to ``most`` tokens that spell what the grammar leaves no choice about."""
-        return [] if self.complete or most < 1 else self._matcher.compute_ff_tokens()[:most]
+        if self.complete or most < 1:
+            return []
+        began = thread_time()
+        tokens = self._matcher.compute_ff_tokens()[:most]
+        self._spent_s += thread_time() - began
+        return tokens
 
     def _mask(self, logits: NDArray[np.float32], draft: list[int], out: NDArray[np.float32]) -> tuple[int, int]:
         """Masks rows as far as the draft is in the grammar and does not end it: how many rows, and how many draft tokens the matcher is
         ahead."""
         matcher = self._matcher
         for row in range(len(logits)):
+            began = thread_time()
             bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
             require_sound(matcher)
+            self._account(began)
             allowed = np.unpackbits(bits, count=logits.shape[1], bitorder="little").view(np.bool_)
             out[row] = -np.inf
             np.copyto(out[row], logits[row], where=allowed)
             if not allowed.any():
                 raise CapacityError("no token of the vocabulary continues the grammar")
-            if row == len(draft) or not matcher.try_consume_tokens(draft[row : row + 1]):
+            if row == len(draft):
+                break
+            began = thread_time()
+            taken = matcher.try_consume_tokens(draft[row : row + 1])
+            self._spent_s += thread_time() - began
+            if not taken:
                 return row + 1, row
             if matcher.is_stopped():
                 return row + 1, row + 1
         return len(logits), len(draft)
 
-    def _account(self, seconds: float, rows: int) -> None:
-        self._spent_s += seconds
-        self._tokens += rows
+    def _account(self, began: float) -> None:
+        """One more mask was computed. Raises CapacityError when all of them took too long."""
+        self._spent_s += thread_time() - began
+        self._tokens += 1
         if self._spent_s > ONCE_S + PER_TOKEN_S * self._tokens:
             average = self._spent_s / self._tokens
             raise CapacityError(
@@ -98,9 +109,11 @@ class ConstrainedSampler:
         matcher, same = self._matcher, 0
         while same < min(len(ahead), len(tokens)) and ahead[same] == tokens[same]:
             same += 1
+        began = thread_time()
         if same < len(ahead):
             matcher.rollback(len(ahead) - same)
         if same < len(tokens):
             matcher.consume_tokens(tokens[same:])
         require_sound(matcher)
+        self._spent_s += thread_time() - began
         self.complete = matcher.is_stopped()
