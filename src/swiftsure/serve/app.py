@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from swiftsure import __version__
 from swiftsure.errors import SwiftsureError
-from swiftsure.serve.apis import anthropic, health, native, openai
+from swiftsure.serve.apis import anthropic, health, native, openai, responses
 from swiftsure.serve.apis import errors as wire_errors
 from swiftsure.serve.limits import BodyLimit
 from swiftsure.serve.metrics import Metrics
@@ -24,7 +24,7 @@ from swiftsure.serve.service import Service
 
 Router = Callable[[Service], APIRouter]
 
-ROUTERS: tuple[Router, ...] = (health.router, native.router, anthropic.router, openai.router)
+ROUTERS: tuple[Router, ...] = (health.router, native.router, anthropic.router, openai.router, responses.router)
 """One for each interface; each is handed the service and owns its paths."""
 
 

@@ -68,6 +68,7 @@ async def serve(settings: ServeSettings) -> tuple[Breach, ...]:
             access_log=False,
             timeout_graceful_shutdown=max(1, round(settings.drain_s)),
             ws="websockets-sansio",
+            ws_max_size=2 * settings.max_body_bytes,  # up to it an event that is too large is told so; beyond, the connection ends
         )
         await _Server(config, service).serve()
     finally:

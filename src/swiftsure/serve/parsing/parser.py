@@ -65,6 +65,16 @@ class OutputParser:
         self._reader: CallReader | None = None
         self._streamed = 0  # characters of the buffer whose arguments went out; 0: the call was not announced
 
+    @property
+    def plain(self) -> bool:
+        """Whether the output is text and nothing else, whatever it says."""
+        return self._plain
+
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is held back that a call or a tag may begin with."""
+        return not self._buffer and self._mode is not _Mode.CALL
+
     def feed(self, text: str) -> list[Event]:
         """The events that ``text``, the next piece of the output, makes certain."""
         if self._plain:
