@@ -46,6 +46,7 @@ def router(service: Service) -> APIRouter:
         sampling = sampling_of(body)
         _tell_ignored(headers, asked.ignored)
         ids, parser, grammar = await encode(model, asked)
+        await model.check_grammar(grammar)
         try:
             answer = model.submit(ids, sampling, tier=tier, grammar=grammar)
         except BusyError as error:  # a full lane says so, and never serves in the other one

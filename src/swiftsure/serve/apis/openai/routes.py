@@ -33,6 +33,7 @@ def router(service: Service) -> APIRouter:
         try:
             model, asked = await _asked(service, request, key, "chat")
             prompt = await chat.encode(model, asked)
+            await model.check_grammar(prompt.grammar)
             answers = submit(model, [prompt.ids], asked, prompt.grammar)
             response_id = secrets.token_hex(12)
             if asked.stream:
