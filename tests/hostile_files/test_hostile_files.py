@@ -48,6 +48,15 @@ def test_damaged_files_are_opened_or_refused_with_the_fault_named(tmp_path: Path
     assert min(outcomes.values()) > 100, "the mutations are too wild or too tame to test anything"
 
 
+def test_the_committed_long_run_found_no_fault() -> None:
+    """Its counts add up, and every kind of damage was met often enough to say something."""
+    record = json.loads((TESTS.parent / "benchmarks/results/hostile_files.json").read_text())
+    assert record["faults"] == []
+    assert record["outcomes"]["refused"] + record["outcomes"]["opened"] == record["inputs"] >= 50_000
+    assert record["largest_excess_bytes"] <= 64 << 20
+    assert min(sum(outcomes.values()) for outcomes in record["damage"].values()) > 200
+
+
 @pytest.mark.parametrize("case", [*CASES, *FOLDER_CASES])
 def test_lie_is_refused_with_exactly_its_sentence(tmp_path: Path, case: str) -> None:
     path = HostileInput(-1, case, file_of(case) if case in CASES else folder_of(case)).write(tmp_path)
