@@ -77,10 +77,10 @@ def tokenizer_files(tokens: list[str], merges: list[str], special: tuple[str, ..
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     pairs = [tuple(merge.split(" ")) for merge in merges]
-    made = Tokenizer(models.BPE({token: index for index, token in enumerate(tokens)}, pairs))  # type: ignore[arg-type]
+    made = Tokenizer(models.BPE({token: index for index, token in enumerate(tokens)}, pairs))  # type: ignore[arg-type]  # split in two each
     digits = pre_tokenizers.Digits(individual_digits=True)
-    made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])  # type: ignore[assignment]
-    made.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    made.pre_tokenizer = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])  # type: ignore[assignment]  # the stubs
+    made.decoder = decoders.ByteLevel()  # type: ignore[assignment]  # know no setters
     made.add_special_tokens([AddedToken(token, special=True) for token in special])
     config = {"bos_token": special[1], "eos_token": special[2], "chat_template": template}
     return {"tokenizer.json": made.to_str(), "tokenizer_config.json": json.dumps(config)}

@@ -12,6 +12,7 @@ import pytest
 from fakes import ALL_LEVERS, EOS, VOCAB, FakeBackend, FakeTokenizer, make_llm
 
 import swiftsure
+from swiftsure.engine.inputs import split_fields
 from swiftsure.errors import ContextLengthError, UsageError
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -178,6 +179,11 @@ def test_one_bad_prompt_of_a_list_is_named_and_nothing_runs(llm):
         llm.generate(["fine", "", "fine"])
     assert caught.value.__notes__ == ["prompt 1 of 3"]
     assert llm.backend.batches == []
+
+
+def test_a_word_nearly_like_one_that_goes_with_messages_is_suggested() -> None:
+    with pytest.raises(UsageError, match=r"unknown parameter 'tool'; did you mean tools\?"):
+        split_fields({"tool": []})  # type: ignore[typeddict-unknown-key]  # what is tested
 
 
 def test_bad_values_are_refused_by_name(llm):

@@ -52,7 +52,7 @@ def _field(**changes: object) -> Change:
 
 
 def _drop_pair(key: str) -> Change:
-    return lambda parts: parts.pairs.remove(parts.pair(key))  # type: ignore[arg-type]
+    return lambda parts: parts.pairs.remove(parts.pair(key))  # type: ignore[arg-type]  # a pair of list and key is one of them
 
 
 def _both(one: Change, other: Change) -> Change:

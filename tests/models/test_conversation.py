@@ -39,10 +39,14 @@ def test_reasoning_is_found_under_the_names_that_templates_read(key: str) -> Non
 
 def test_arguments_that_are_json_become_the_object() -> None:
     """A template that writes arguments as JSON would write a text as a quoted text."""
-    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"city": "Z\\u00fcrich", "n": [1, null]}'}}
+    call: dict[str, Any] = {
+        "id": "c1",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"city": "Z\\u00fcrich", "n": [1, null]}'},
+    }
     chat = conversation(assistant(tool_calls=[call]))
     assert chat.messages[1]["tool_calls"][0]["function"]["arguments"] == {"city": "Zürich", "n": [1, None]}
-    assert isinstance(call["function"]["arguments"], str), "the caller's own value stays as it was"  # type: ignore[index]
+    assert isinstance(call["function"]["arguments"], str), "the caller's own value stays as it was"
     empty = {"function": {"name": "f", "arguments": ""}}
     assert conversation(assistant(tool_calls=[empty])).messages[1]["tool_calls"][0]["function"]["arguments"] == {}
 

@@ -34,12 +34,17 @@ SMALL = b"GGUF and too small to be stored apart"
 PROGRAM = """
 import json, sys
 from swiftsure.errors import SwiftsureError
-from swiftsure.models.catalogue import resolve
+from swiftsure.models.catalogue import resolve, settle_licence
 seen = []
 try:
+    if "licence" in sys.argv[2:]:
+        licence = settle_licence(sys.argv[1])
+        print(json.dumps(licence and [licence.name, licence.url]))
+        sys.exit()
     f = resolve(sys.argv[1], offline="offline" in sys.argv[2:], progress=lambda done, total: seen.append((done, total)))
     print(json.dumps({"name": f.name, "path": str(f.path), "sha256": f.sha256, "source": f.source, "version": f.version,
-                      "licence": f.licence, "files": f.file_sha256 and dict(f.file_sha256), "seen": seen}))
+                      "licence": f.licence, "files": f.file_sha256 and dict(f.file_sha256), "seen": seen,
+                      "notes": f.notes}))
 except SwiftsureError as e:
     print(json.dumps({"error": type(e).__name__, "message": str(e), "code": e.exit_code}))
 """
@@ -105,6 +110,21 @@ def test_a_file_is_fetched_pinned_and_then_used_offline(world: World) -> None:
         assert (kind, "offline was asked for" in message) == ("ModelNotFoundError", True)
         assert "HF_HUB_OFFLINE is set" in world.refused(form, HF_HUB_OFFLINE="1")[1]
     assert len(world.hub.log) == before
+
+
+def test_a_name_without_a_revision_says_which_branch_and_commit_it_came_to_mean(world: World) -> None:
+    told = [f"hf:org/one names no revision: branch main is used, now commit {C1}; pin it with hf:org/one@{C1}"]
+    assert world.ask("hf:org/one")["notes"] == told
+    assert world.ask("hf:org/one", "offline")["notes"] == told
+    assert world.ask(f"hf:org/one@{C1}")["notes"] == []
+
+
+def test_the_licence_that_a_card_names_is_told_before_the_first_fetch_alone(world: World) -> None:
+    assert world.ask("hf:org/one", "licence") == ["mit", "as hf:org/one says"]
+    assert not world.stored()
+    world.ask("hf:org/one")
+    assert world.ask("hf:org/one", "licence") is None
+    assert world.ask("hf:org/absent", "licence") is None  # the fetch itself says that there is none
 
 
 def test_the_files_lie_in_the_hubs_own_cache_and_another_programs_are_used(world: World) -> None:

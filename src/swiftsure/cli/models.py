@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from swiftsure.cli import options
-from swiftsure.cli.console import ProgressBar, print_pairs, print_table, size_text
+from swiftsure.cli.console import ProgressBar, note, print_pairs, print_table, size_text
 from swiftsure.cli.framework import CommandGroup, PlainCommand, option
 from swiftsure.cli.licence import settle_licences
 from swiftsure.errors import UnsupportedModelError
@@ -83,6 +83,8 @@ def info(
     settle_licences(name, accept=accept_licence, offline=offline)
     with ProgressBar("fetching") as progress:
         files = resolve(name, offline=offline, progress=progress)
+    for text in files.notes:
+        note(f"note: {text}")
     facts = model_info(files, context=context)
     if json_output:
         _print_json(facts)
@@ -115,4 +117,6 @@ def _print_files(files: ModelFiles, json_output: bool) -> None:
         _print_json(facts)
     else:
         each = facts.pop("file_sha256") or {}
-        print_pairs({name: value for name, value in facts.items() if value is not None and name != "stamp"} | each)
+        print_pairs({name: value for name, value in facts.items() if value not in (None, ()) and name not in ("stamp", "notes")} | each)
+    for text in files.notes:
+        note(f"note: {text}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
 
@@ -37,6 +38,11 @@ class GenerateFields(ChatFields, SamplingFields, total=False):
 
 
 def split_fields(fields: GenerateFields) -> tuple[ChatFields, SamplingFields]:
+    """Raises UsageError for a name that is nearly one of those beside the messages; other unknown ones are told by SamplingParams."""
+    for name in fields:
+        near = difflib.get_close_matches(name, ChatFields.__annotations__, n=1)
+        if near and name not in GenerateFields.__annotations__:
+            raise UsageError(f"unknown parameter {name!r}; did you mean {near[0]}?")
     chat = {key: value for key, value in fields.items() if key in ChatFields.__annotations__}
     sampling = {key: value for key, value in fields.items() if key not in ChatFields.__annotations__}
     return cast(ChatFields, chat), cast(SamplingFields, sampling)
@@ -51,7 +57,7 @@ def is_batch(prompts: Any) -> bool:
     return bool(prompts) and (isinstance(prompts[0], (str, np.ndarray)) or _is_list(prompts[0]))
 
 
-def conversation(model: Model, messages: Sequence[Message]) -> Prompt:
+def prompt_of_messages(model: Model, messages: Sequence[Message]) -> Prompt:
     """The messages as a prompt of this model: as they are, or for a model without a chat template their text, to be continued."""
     return messages if model.chat_template is not None else "\n\n".join(message["content"] for message in messages)
 

@@ -138,7 +138,7 @@ def load(
                 with phases.timed("tokenizer_s"):
                     tokenizer.result()
                 opened.check_unchanged()  # last: a folder's tokenizer is read from a file of its own
-                return assemble(opened, backend, plan, phases, notes, cache=cache, scheduling=scheduling)
+                return assemble(opened, backend, plan, phases, (*opened.files.notes, *notes), cache=cache, scheduling=scheduling)
             except BaseException:
                 backend.close()
                 raise

@@ -99,7 +99,7 @@ def _build_engine(vocabulary: Vocabulary, merges: Sequence[str], pre: str) -> En
         raise ModelFileError(f"a merge must be two tokens with one blank between, got {bad!r}")
     check_merges(pairs, numbers)
     try:
-        engine = Engine(models.BPE(numbers, pairs, ignore_merges=pre in _WHOLE_WORDS_FIRST))  # type: ignore[arg-type]
+        engine = Engine(models.BPE(numbers, pairs, ignore_merges=pre in _WHOLE_WORDS_FIRST))  # type: ignore[arg-type]  # every pair has two: checked above
     except Exception as error:  # tokenizers raises bare Exception; the pairs come from the file
         raise ModelFileError(f"the merges do not fit the vocabulary: {error}") from None
     engine.pre_tokenizer, normalizer = split()

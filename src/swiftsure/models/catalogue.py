@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from swiftsure.errors import DigestError, ModelNotFoundError, UsageError
+from swiftsure.errors import DigestError, ModelNotFoundError, UsageError, quotable
 from swiftsure.models import cache
 from swiftsure.models.cache import Progress
 from swiftsure.models.files import FileStamp, ModelFiles, WheelMember
@@ -141,8 +141,15 @@ def settle_licence(
 ) -> Licence | None:
     """Asks now, rather than in the middle of something, what :func:`resolve` (or :func:`pull` with ``force``) would ask before it fetches.
 
-    Returns the licence where something would be fetched from the catalogue, to be shown; otherwise None. Raises LicenceError.
+    Returns the licence where something would be fetched from the catalogue, to be shown, or from the hub, as far as its card names one;
+    otherwise None. Raises LicenceError.
     """
+    hub_name = _HUB_NAME.fullmatch(name) if isinstance(name, str) else None
+    if hub_name is not None and not offline:
+        from swiftsure.models.hub import licence_to_show
+
+        named = licence_to_show(hub_name["repo"], hub_name["revision"], hub_name["file"])
+        return Licence(name=quotable(named), url=f"as hf:{hub_name['repo']} says") if named is not None else None
     entry = CATALOGUE.get(name) if isinstance(name, str) else None
     if entry is None or (entry.path.exists() and not force) or offline:
         return None
@@ -258,15 +265,16 @@ def _resolve_hub(name: str, offline: bool, progress: Progress | None) -> ModelFi
     match = _HUB_NAME.fullmatch(name)
     if match is None:
         raise UsageError(f"a hub name must read hf:org/name[@revision][/file.gguf], got '{name}'")
-    from swiftsure.models.hub import fetch
+    from swiftsure.models.hub import branch_note, fetch
 
     found = fetch(match["repo"], match["revision"], match["file"], offline=offline, progress=progress)
+    notes = branch_note(found.repo, match["revision"], found.commit)
     if found.path.is_dir():
         from swiftsure.models.folder_pins import resolve_folder
 
         folder = resolve_folder(found.path, progress)
         found.check(folder.file_sha256 or {})
-        return replace(folder, name=f"hf:{found.repo}", source=found.source, version=found.commit, licence=found.licence)
+        return replace(folder, name=f"hf:{found.repo}", source=found.source, version=found.commit, licence=found.licence, notes=notes)
     sha256, stamp = cache.digest_of(found.path, progress)
     found.check({found.names[0]: sha256})
     return ModelFiles(
@@ -277,4 +285,5 @@ def _resolve_hub(name: str, offline: bool, progress: Progress | None) -> ModelFi
         version=found.commit,
         licence=found.licence,
         stamp=stamp,
+        notes=notes,
     )

@@ -47,6 +47,7 @@ class ModelFiles:
     licence: str | None = None
     stamp: FileStamp | None = None  # the file, or the folder's files, when the digest was taken
     file_sha256: Mapping[str, str] | None = None  # of a folder: SHA-256 of each file, by name
+    notes: tuple[str, ...] = ()  # what a user should know of how the files were chosen, a sentence each
 
     def pins(self) -> dict[str, Any]:
         """What a record says about the bytes that ran."""

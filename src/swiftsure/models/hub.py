@@ -20,6 +20,7 @@ from swiftsure.models import cache
 from swiftsure.models.cache import Progress
 from swiftsure.models.hub_files import choose_files, refuse_pickle
 
+_DEFAULT_BRANCH = "main"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -57,6 +58,35 @@ class HubFiles:
         )
 
 
+def branch_note(repo: str, revision: str | None, commit: str) -> tuple[str, ...]:
+    """A word on what a name without a revision came to mean, since it may mean other bytes tomorrow."""
+    if revision is not None:
+        return ()
+    return (f"hf:{repo} names no revision: branch {_DEFAULT_BRANCH} is used, now commit {commit}; pin it with hf:{repo}@{commit}",)
+
+
+def licence_to_show(repo: str, revision: str | None, file: str | None) -> str | None:
+    """The licence that the repository's card names, where a fetch is due; None: everything is here, or nobody can be asked now."""
+    try:
+        fetch(repo, revision, file, offline=True)
+        return None
+    except ModelError:
+        pass
+    try:
+        from huggingface_hub import constants
+    except ImportError:  # the fetch that follows says how to get it
+        return None
+    if constants.HF_HUB_OFFLINE:
+        return None
+    from swiftsure.models.hub_fetch import UnreachableError, look_up
+
+    try:
+        listing = look_up(repo, revision, f"hf:{repo}")
+    except (UnreachableError, ModelError):  # the fetch that follows says it
+        return None
+    return listing.licence
+
+
 def fetch(repo: str, revision: str | None, file: str | None, *, offline: bool, progress: Progress | None = None) -> HubFiles:
     """Finds or fetches a GGUF file, or the files of a folder where the repository holds no GGUF file and none is named.
 
@@ -87,7 +117,7 @@ def fetch(repo: str, revision: str | None, file: str | None, *, offline: bool, p
             store, revision, file, shown, f"the hub cannot be reached ({error})", note="hub not reached: the commit of last time"
         )
     names = fetch_chosen(store, listing, file, shown, progress)
-    store.remember_ref(revision or "main", listing.commit)
+    store.remember_ref(revision or _DEFAULT_BRANCH, listing.commit)
     return HubFiles(
         repo=repo,
         commit=listing.commit,
@@ -142,7 +172,7 @@ class Store:
 
 def _from_cache(store: Store, revision: str | None, file: str | None, shown: str, why: str, *, note: str | None = None) -> HubFiles:
     """``why`` the hub is not asked, for the message where the cache has not got it."""
-    commit = store.commit(revision or "main")
+    commit = store.commit(revision or _DEFAULT_BRANCH)
     absent = ModelNotFoundError(f"{shown}: {file or 'its model'} is not in the cache ({store.folder}), and {why}")
     if commit is None:
         raise absent

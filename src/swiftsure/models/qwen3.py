@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
-from swiftsure.models.config import LayerConfig, ModelConfig
+from swiftsure.models.config import ModelConfig
 from swiftsure.models.model_file import ModelFile
-from swiftsure.models.transformer import read_head_dim, read_model, read_rotation, refuse_unknown_keys
+from swiftsure.models.transformer import read_alike_layers, refuse_unknown_keys
 
 NAME = "qwen3"
 
@@ -14,7 +12,4 @@ NAME = "qwen3"
 def read_config(file: ModelFile) -> ModelConfig:
     """Raises ModelFileError for impossible values and UnsupportedModelError for features that are not computed."""
     refuse_unknown_keys(file, NAME)
-    head_dim = read_head_dim(file, NAME)
-    rotation = read_rotation(file, NAME, head_dim=head_dim, style="halves")
-    layer = LayerConfig(rotation=rotation, score_scale=1.0 / math.sqrt(head_dim), head_norms=True)
-    return read_model(file, NAME, head_dim=head_dim, pattern=(layer,))
+    return read_alike_layers(file, NAME, head_norms=True)

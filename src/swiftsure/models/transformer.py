@@ -187,6 +187,14 @@ def read_window(file: ModelFile, architecture: str) -> int | None:
     return file.metadata.integer(f"{architecture}.{WINDOW}", 0) or None
 
 
+def read_alike_layers(file: ModelFile, architecture: str, *, qkv_bias: bool = False, head_norms: bool = False) -> ModelConfig:
+    """A model of the plain transformer whose layers are all alike and rotate the halves of a head. Raises as what it reads with."""
+    head_dim = read_head_dim(file, architecture)
+    rotation = read_rotation(file, architecture, head_dim=head_dim, style="halves")
+    layer = LayerConfig(rotation=rotation, score_scale=1.0 / math.sqrt(head_dim), qkv_bias=qkv_bias, head_norms=head_norms)
+    return read_model(file, architecture, head_dim=head_dim, pattern=(layer,))
+
+
 def read_model(
     file: ModelFile,
     architecture: str,

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.engine.activation import Status
-from swiftsure.engine.inputs import conversation, prompt_ids
+from swiftsure.engine.inputs import prompt_ids, prompt_of_messages
 from swiftsure.engine.request import Generation
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.errors import SwiftsureError
@@ -100,7 +100,7 @@ class Worker:
         counts = []
         for request in requests:
             try:
-                prompt = conversation(self._llm.model, request["messages"])
+                prompt = prompt_of_messages(self._llm.model, request["messages"])
                 counts.append(len(prompt_ids(self._llm.model, prompt, context=self._llm.context)))
             except SwiftsureError as error:
                 raise type(error)(f"prompt {request['name']}: {error}") from None
@@ -115,7 +115,7 @@ class Worker:
         llm = self._llm
         if clear:
             llm.clear_caches()
-        prompts = [conversation(self._llm.model, request["messages"]) for request in requests]
+        prompts = [prompt_of_messages(self._llm.model, request["messages"]) for request in requests]
         sampling = [SamplingParams.of(request["sampling"]) for request in requests]
         files = [LogitsFile(Path(request["logits"])) if request["logits"] is not None else None for request in requests]
         callbacks = [file.append if file is not None else None for file in files]
