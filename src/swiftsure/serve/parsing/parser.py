@@ -177,7 +177,7 @@ class OutputParser:
 
     def _stream_arguments(self, reader: CallReader) -> None:
         end = reader.arguments_end
-        if end is None or (end.bad and not self._streamed):
+        if end is None:
             return
         if not self._streamed:
             self._events.append(CallStart(self.call_count, reader.name))
