@@ -181,6 +181,12 @@ def test_what_is_not_done_is_refused_by_name(server: RunningServer, body: dict[s
     assert answer.json()["error"]["param"] == param
 
 
+def test_a_schema_that_cannot_be_kept_to_is_refused_before_a_stream_begins(server: RunningServer) -> None:
+    answer = post(server, stream=True, text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}})
+    assert answer.status_code == 400
+    assert "nonsense" in answer.json()["error"]["message"]
+
+
 def test_what_is_harmless_is_named_in_a_header(server: RunningServer) -> None:
     assert post(server, user="me", prompt_cache_key="k").headers["swiftsure-ignored"] == "user, prompt_cache_key"
 

@@ -149,6 +149,7 @@ async def begin(service: Service, body: CreateResponse, key: ApiKey | None, find
     if not context:
         raise RefusedError("input must have at least 1 item, got none", param="input")
     ids, parser, grammar = await encode(model, chat_messages(body.instructions, context), asked)
+    await model.check_grammar(grammar)
     sampling = sampling_of(body, asked, room=model.facts.context - len(ids))
     answer = model.submit(ids, sampling, tier=asked.tier, grammar=grammar)
     return Turn(
