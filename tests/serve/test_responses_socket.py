@@ -229,3 +229,24 @@ def test_a_frame_beyond_every_limit_ends_the_connection(server: RunningServer) -
             socket.send("x" * (40 * 2**20))
         with pytest.raises(ConnectionClosed):
             socket.recv(timeout=60)
+
+
+def test_steering_waits_for_the_output_of_calls_and_goes_in_front_of_it(server: RunningServer) -> None:
+    names = {"enum": ["a long name of a city " * 20 + end for end in ("one", "two")]}
+    tool = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {"city": names}, "required": ["city"]}}
+    forced = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_output_tokens": LONG}
+    with socket_to(server) as socket:
+        create(socket, **forced)
+        parent = read_until(socket, "response.created")["response"]["id"]
+        read_until(socket, "response.function_call_arguments.delta")
+        socket.send(json.dumps({"type": "response.steer", "previous_response_id": parent, "input": "In short"}))
+        steer = read_until(socket, "response.steer.accepted")["steer"]
+        assert read_until(socket, *ENDS)["type"] == "response.completed"
+        pending = read(socket)
+        assert (pending["type"], pending["steer"]) == ("response.steer.pending", steer)
+        stub = pending["required_input"][0]
+        assert stub["name"] == "weather"
+        create(socket, input=[{**stub, "output": "sunny"}], previous_response_id=parent)
+        successor = read_until(socket, *ENDS)["response"]
+        assert successor["previous_response_id"] == parent
+        assert successor["status"] == "incomplete"

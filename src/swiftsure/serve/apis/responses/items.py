@@ -21,7 +21,7 @@ _KINDS = ("message", "function_call", "function_call_output", "reasoning")
 _KEYS: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {  # of an item: what it must have, what it may have
     "message": (frozenset(("role", "content")), frozenset(("id", "status", "phase"))),
     "function_call": (frozenset(("call_id", "name", "arguments")), frozenset(("id", "status"))),
-    "function_call_output": (frozenset(("call_id", "output")), frozenset(("id", "status"))),
+    "function_call_output": (frozenset(("call_id", "output")), frozenset(("id", "status", "name"))),  # the call says its name
     "reasoning": (frozenset(("summary",)), frozenset(("id", "status", "content"))),
 }
 _PREFIX = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
