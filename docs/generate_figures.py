@@ -103,7 +103,7 @@ def peers_section(result: dict[str, Any]) -> str:
 def _short(reason: str) -> str:
     """Its first line, as far as a reader follows it: engines fail with whole commands and traces, which the record keeps."""
     line = reason.strip().splitlines()[0].rstrip(".:")
-    return line if len(line) <= _MOST_REASON else f"{line[:_MOST_REASON].rsplit(' ', 1)[0]} ..."
+    return line if len(line) <= _MOST_REASON else f"{line[:_MOST_REASON].rsplit(' ', 1)[0]} .."
 
 
 def peer_cells(one: dict[str, Any], base: str, *, speculates: bool) -> list[str]:

@@ -20,7 +20,7 @@ from benchmarks.peers.measure import Prompt, fastest_choice, take_turns
 from benchmarks.peers.neighbours import CpuClock, priority, read_clock, wait_until_quiet
 from benchmarks.peers.process import ROOT, PeerError, Worker
 from benchmarks.peers.sizes import Plan, measure_sizes
-from swiftsure.engine.inputs import conversation, prompt_ids
+from swiftsure.engine.inputs import prompt_ids, prompt_of_messages
 from swiftsure.models.cache import home
 from swiftsure.models.catalogue import resolve
 from swiftsure.models.model import open_model
@@ -131,7 +131,7 @@ def _peaks(workers: dict[str, Worker]) -> dict[str, int | None]:
 
 
 def _prompt(model: Any, prompt: Any) -> Prompt:
-    ids = prompt_ids(model, conversation(model, prompt.chat()), context=model.config.context_length)
+    ids = prompt_ids(model, prompt_of_messages(model, prompt.chat()), context=model.config.context_length)
     return Prompt(name=prompt.name, ids=tuple(map(int, ids)))
 
 

@@ -17,7 +17,7 @@ from benchmarks.peers.folder import write_folder
 from benchmarks.peers.process import PeerError
 from benchmarks.servers.client import AnswerError, closed_loop, level
 from benchmarks.servers.contenders import Contender, Server, llama_server, swiftsure, vllm_server
-from swiftsure.engine.inputs import conversation, prompt_ids
+from swiftsure.engine.inputs import prompt_ids, prompt_of_messages
 from swiftsure.models.cache import home
 from swiftsure.models.catalogue import resolve
 from swiftsure.models.model import Model, open_model
@@ -137,7 +137,7 @@ def _body(contender: Contender, ids: list[int], max_tokens: int) -> dict[str, An
 
 def _prompts(model: Model) -> list[list[int]]:
     asked = [prompt for prompt in builtin_workload() if prompt.greedy]
-    found = [prompt_ids(model, conversation(model, prompt.chat()), context=model.config.context_length).tolist() for prompt in asked]
+    found = [prompt_ids(model, prompt_of_messages(model, prompt.chat()), context=model.config.context_length).tolist() for prompt in asked]
     return [ids for ids in found if len(ids) <= 1024]
 
 
