@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from swiftsure.errors import quotable
+from swiftsure.serve.apis.fields import harmless_among
 from swiftsure.serve.problems import RefusedError
 
 FAST_BETA = "fast-mode-2026-02-01"
@@ -67,21 +67,8 @@ TOOL_REFUSED: Mapping[str, str] = {
 
 
 def check_fields(more: Mapping[str, Any], *, known: Collection[str] = HONOURED) -> tuple[str, ...]:
-    """Of the fields beyond the ``known`` ones, the harmless ones that are set. Raises RefusedError for one that is refused or unknown;
-    null is a field left out."""
-    harmless = []
-    for name, value in more.items():
-        if value is None:
-            continue
-        if name in HARMLESS:
-            harmless.append(name)
-        elif name in REFUSED:
-            raise RefusedError(f"{name} is not supported: {REFUSED[name]}", param=name)
-        else:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise RefusedError(quotable(f"{name!r:.80} is no field of this interface{hint}"), param=name[:80])
-    return tuple(harmless)
+    """Of the fields beyond the ``known`` ones, the harmless ones that are set. Raises RefusedError."""
+    return harmless_among(more, known=known, harmless=HARMLESS, refused=REFUSED)
 
 
 def check_tool(tool: Any, where: str) -> None:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from swiftsure.errors import quotable
+from swiftsure.serve.apis.fields import unknown_field
 from swiftsure.serve.problems import RefusedError
 
 Endpoint: TypeAlias = Literal["chat", "completions"]
@@ -123,11 +123,7 @@ def checked(body: Mapping[str, Any], endpoint: Endpoint) -> dict[str, Any]:
             continue
         field = known.get(name)
         if field is None:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise RefusedError(
-                quotable(f"{name!r:.80} is no field of this interface{hint}"), param=quotable(name[:80]), code="unknown_parameter"
-            )
+            raise RefusedError(unknown_field(name, known), param=quotable(name[:80]), code="unknown_parameter")
         if not any(_is(value, kind) for kind in field.types):
             raise RefusedError(f"{name} must be of type {' or '.join(field.types)}, got {_type_of(value)}", param=name, code="invalid_type")
         if field.treatment == "honoured":

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.errors import UsageError
 from swiftsure.serve.apis.responses.request import Asked
-from swiftsure.serve.parsing import OutputParser, call_format_of, grammar_for, parser_for, reasoning_format_of, with_tools_described
-from swiftsure.serve.parsing.formats import HERMES, CallFormat
+from swiftsure.serve.parsing import (
+    OutputParser,
+    call_format_of,
+    grammar_for,
+    parser_for,
+    reasoning_format_of,
+    with_calls_spelled,
+    with_tools_described,
+)
+from swiftsure.serve.parsing.formats import HERMES
 from swiftsure.serve.problems import RefusedError
 from swiftsure.serve.service import ServedModel
 
@@ -35,7 +41,7 @@ async def encode(model: ServedModel, messages: list[dict[str, Any]], asked: Aske
             raise
         known = call_format_of(template)
         calls = "auto" if known is not None else "hermes"
-        spelled = [_spelled(message, known or HERMES) for message in messages]
+        spelled = [with_calls_spelled(message, known or HERMES) for message in messages]
         ids = await model.encode(with_tools_described(spelled, tools, known or HERMES), template_variables=variables)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")
     parser = parser_for(template, tools=tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls)
@@ -48,19 +54,3 @@ async def encode(model: ServedModel, messages: list[dict[str, Any]], asked: Aske
     if not asked.parallel and tools and asked.tool_choice == "auto":
         raise RefusedError("parallel_tool_calls false needs a tool_choice that forces a call", param="parallel_tool_calls")
     return ids, parser, grammar_for(parser, response_format=asked.response_format, parallel=asked.parallel)
-
-
-def _spelled(message: Mapping[str, Any], calls: CallFormat) -> dict[str, Any]:
-    """An earlier call or its result as text, for a template that has no place for them."""
-    if message["role"] == "tool":
-        return {"role": "user", "content": f"<tool_response>\n{_joined(message['content'])}\n</tool_response>"}
-    if "tool_calls" not in message:
-        return dict(message)
-    made = [{"name": call["function"]["name"], calls.key: call["function"]["arguments"]} for call in message["tool_calls"]]
-    text = calls.before + calls.between.join(json.dumps(call, ensure_ascii=False) for call in made) + calls.after
-    kept = {key: value for key, value in message.items() if key != "tool_calls"}
-    return {**kept, "content": "\n".join(filter(None, (_joined(message.get("content", "")), text)))}
-
-
-def _joined(content: str | Sequence[Mapping[str, Any]]) -> str:
-    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
