@@ -48,6 +48,8 @@ def test_it_listens_serves_under_its_names_and_ends_with_its_lines(model: Path) 
         counts = [httpx.post(f"{url}/tokenize", json={"model": name, "prompt": "ab"}).json()["count"] for name in ("one", "two")]
         assert counts[0] == counts[1] > 0
         assert httpx.post(f"{url}/tokenize", json={"model": "three", "prompt": "ab"}).status_code == 404
+        for host, status in (("rebound.example", 403), ("rebound.example:8000", 403), ("localhost:1", 200), ("[::1]", 200)):
+            assert httpx.get(f"{url}/health", headers={"host": host}).status_code == status, host
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0, err.decode()

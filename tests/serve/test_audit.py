@@ -61,7 +61,7 @@ async def http(service: Service) -> AsyncIterator[httpx.AsyncClient]:
             whole, outcome = await running.finish()
         return {"tokens": whole.token_ids, "digest": outcome.digest}
 
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://test") as client:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://localhost") as client:
         yield client
 
 

@@ -15,7 +15,7 @@ from swiftsure import __version__
 from swiftsure.errors import SwiftsureError
 from swiftsure.serve.apis import anthropic, health, native, openai, responses
 from swiftsure.serve.apis import errors as wire_errors
-from swiftsure.serve.limits import BodyLimit
+from swiftsure.serve.limits import BodyLimit, OwnNames
 from swiftsure.serve.metrics import Metrics
 from swiftsure.serve.origin import Origin
 from swiftsure.serve.problems import Problem, problem_of
@@ -45,6 +45,8 @@ def create_app(service: Service) -> FastAPI:
         log.ended(origin)
 
     app.add_middleware(BodyLimit, most_bytes=service.settings.max_body_bytes)
+    if not service.settings.keys and not service.settings.open_to_all:
+        app.add_middleware(OwnNames)
     app.add_middleware(RequestIds, on_end=ended)  # the last is the outermost: whatever is refused has an id too
     return app
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from swiftsure.serve.apis import errors as wire_errors
 from swiftsure.serve.problems import Problem
+from swiftsure.serve.settings import is_loopback
 
 
 class BodyLimit:
@@ -54,6 +55,24 @@ class BodyLimit:
         problem = Problem(status=413, kind="too_large", message=f"a request's body must hold at most {self._most} bytes")
         headers = {"connection": "close"}
         await JSONResponse(wire_errors.body_for(scope["path"], problem), 413, headers=headers)(scope, receive, send)
+
+
+class OwnNames:
+    """Middleware for a server that lets everyone on this machine in: 403 for a Host that is no name of this machine.
+
+    A page in a browser can have its own name point at 127.0.0.1 (DNS rebinding) and then read what it likes; the Host that the browser
+    sends is still that name.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket") and not is_loopback(HTTPConnection(scope).url.hostname or ""):
+            problem = Problem(status=403, kind="permission", message="a server without API keys answers to names of this machine only")
+            await JSONResponse(wire_errors.body_for(scope["path"], problem), 403)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
 
 class _TooLargeError(Exception):

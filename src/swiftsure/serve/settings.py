@@ -160,7 +160,7 @@ class ServeSettings:
                 raise UsageError(f"audits compare bits with mode default, which mode {model.mode} does not promise; audit default or exact")
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"a port must be between 0 and 65535, got {self.port}")
-        if not (self.keys or self.open_to_all or _is_loopback(self.host)):
+        if not (self.keys or self.open_to_all or is_loopback(self.host)):
             raise UsageError(f"{self.host} can be reached from other machines: give --api-keys FILE, or --open to let everyone in")
         for name, low in (("deadline_s", 0.0), ("drain_s", 0.0), ("max_body_bytes", 1024)):
             value = getattr(self, name)
@@ -171,7 +171,8 @@ class ServeSettings:
         return self.priority if tier == "priority" else self.standard
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address means this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
