@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 from cli_runner import Run, start
+from websockets.sync.client import connect
 
 from tiny_models import TinyModel, TinySpec
 
@@ -54,6 +56,24 @@ def test_it_listens_serves_under_its_names_and_ends_with_its_lines(model: Path) 
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0, err.decode()
         assert len(re.findall(r"^EXIT mode=exact status=ok items=0/0 wall_s=", err.decode(), re.M)) == 2
+
+
+def test_answers_under_way_end_before_the_server_does(model: Path) -> None:
+    with served("--model", f"m={model}", "--mode", "default") as (url, process):
+        with connect(url.replace("http", "ws") + "/v1/responses", proxy=None) as socket:
+            body = {"model": "m", "input": "Hello", "max_output_tokens": 500, "temperature": 1.5}
+            socket.send(json.dumps({"type": "response.create", **body}))
+            kinds = [json.loads(socket.recv(timeout=30))["type"]]
+            while kinds[-1] != "response.output_text.delta":
+                kinds.append(json.loads(socket.recv(timeout=30))["type"])
+            process.send_signal(signal.SIGTERM)
+            late = httpx.post(f"{url}/v1/completions", json={"model": "m", "prompt": "ab"})
+            while kinds[-1] not in ("response.completed", "response.incomplete"):
+                kinds.append(json.loads(socket.recv(timeout=30))["type"])
+        assert (late.status_code, "takes no new requests" in late.json()["error"]["message"]) == (503, True)
+        assert kinds.count("response.output_text.delta") > 10
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, "items=1/1" in err.decode()) == (0, True)
 
 
 def test_only_keys_that_are_known_come_in(model: Path, tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import sys
 from dataclasses import dataclass
+from time import monotonic
 from types import FrameType
 
 import uvicorn
@@ -32,10 +34,23 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._service = service
 
+        self._stops_at = math.inf
+        self._idle_ticks = 0
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._service.draining = True
-        self.force_exit = self.should_exit and sig == signal.SIGINT  # the second Ctrl-C does not wait
-        self.should_exit = True
+        if self._service.draining and sig == signal.SIGINT:  # the second Ctrl-C does not wait
+            self.force_exit = self.should_exit = True
+        if not self._service.draining:
+            self._service.draining = True
+            self._stops_at = monotonic() + self._service.settings.drain_s
+
+    async def on_tick(self, counter: int) -> bool:
+        """Goes on listening while answers are under way: a WebSocket would be closed over them, and whoever comes is told why not."""
+        if self._service.draining:
+            idle = not any(model.engine.under_way for model in self._service.models)
+            self._idle_ticks = self._idle_ticks + 1 if idle else 0
+            self.should_exit |= monotonic() >= self._stops_at or self._idle_ticks > 1  # one more, for events that are being sent
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: object = None) -> None:
         await super().startup(sockets)  # type: ignore[arg-type]  # None or what uvicorn itself passes on
