@@ -159,3 +159,11 @@ def logit_bias_from(values: list[str] | None) -> dict[int, float]:
             raise UsageError(f"--logit-bias names token {token_id} more than once")
         biases[token_id] = number
     return biases
+
+
+def check_on_fail(on_fail: str | None, *, allow_fallback: bool) -> None:
+    """Raises UsageError for values of ``--on-fail`` and ``--allow-fallback`` that say nothing."""
+    if on_fail not in (None, "default"):
+        raise UsageError(f"--on-fail takes default, got {on_fail!r}")
+    if allow_fallback and on_fail is None:
+        raise UsageError("--allow-fallback needs --on-fail default")

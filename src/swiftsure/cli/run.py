@@ -140,10 +140,7 @@ def run(
 
     if logprobs is not None and not json_output:
         raise UsageError("--logprobs needs --json")
-    if on_fail not in (None, "default"):
-        raise UsageError(f"--on-fail takes default, got {on_fail!r}")
-    if allow_fallback and on_fail is None:
-        raise UsageError("--allow-fallback needs --on-fail default")
+    options.check_on_fail(on_fail, allow_fallback=allow_fallback)
     request = LoadRequest(
         model=options.chosen_model(model, model_option),
         mode=mode,

@@ -223,10 +223,7 @@ def _audit_settings(share: str | None, records: Path | None, on_fail: str | None
     from swiftsure.models.cache import home
     from swiftsure.serve.settings import AuditSettings
 
-    if on_fail not in (None, "default"):
-        raise UsageError(f"--on-fail takes default, got {on_fail!r}")
-    if allow_fallback and on_fail is None:
-        raise UsageError("--allow-fallback needs --on-fail default")
+    options.check_on_fail(on_fail, allow_fallback=allow_fallback)
     if share is None:
         for name, given in (("--on-fail", on_fail), ("--audit-records", records)):
             if given is not None:

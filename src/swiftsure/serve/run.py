@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import signal
-import sys
 from dataclasses import dataclass
 from time import monotonic
 from types import FrameType
@@ -14,7 +13,7 @@ import uvicorn
 
 from swiftsure.errors import UnprovedError
 from swiftsure.serve.app import create_app
-from swiftsure.serve.service import Service
+from swiftsure.serve.service import Service, note
 from swiftsure.serve.settings import ServeSettings
 
 
@@ -33,7 +32,6 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
-
         self._stops_at = math.inf
         self._idle_ticks = 0
 
@@ -47,8 +45,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Goes on listening while answers are under way: a WebSocket would be closed over them, and whoever comes is told why not."""
         if self._service.draining:
-            idle = not any(model.engine.under_way for model in self._service.models)
-            self._idle_ticks = self._idle_ticks + 1 if idle else 0
+            self._idle_ticks = 0 if self._service.under_way else self._idle_ticks + 1
             self.should_exit |= monotonic() >= self._stops_at or self._idle_ticks > 1  # one more, for events that are being sent
         return await super().on_tick(counter)
 
@@ -58,7 +55,7 @@ class _Server(uvicorn.Server):
             for listener in self.servers:
                 for sock in listener.sockets:
                     host, port = sock.getsockname()[:2]
-                    print(f"LISTENING url=http://{host}:{port}", file=sys.stderr, flush=True)
+                    note(f"LISTENING url=http://{host}:{port}")
 
 
 async def serve(settings: ServeSettings) -> tuple[Breach, ...]:
@@ -72,16 +69,16 @@ async def serve(settings: ServeSettings) -> tuple[Breach, ...]:
     try:
         for model in service.models:
             facts = model.facts
-            print(facts.active_line, file=sys.stderr, flush=True)
-            for note in facts.notes:
-                print(f"note: {note}", file=sys.stderr, flush=True)
+            note(facts.active_line)
+            for text in facts.notes:
+                note(f"note: {text}")
         config = uvicorn.Config(
             create_app(service),
             host=settings.host,
             port=settings.port,
             log_level="warning",
             access_log=False,
-            timeout_graceful_shutdown=max(1, round(settings.drain_s)),
+            timeout_graceful_shutdown=1,  # on_tick has waited for the answers already; what is left is cut off
             ws="websockets-sansio",
             ws_max_size=2 * settings.max_body_bytes,  # up to it an event that is too large is told so; beyond, the connection ends
         )
@@ -90,7 +87,7 @@ async def serve(settings: ServeSettings) -> tuple[Breach, ...]:
         await service.stop()
     for model in service.models:
         for line in model.last_lines():
-            print(line, file=sys.stderr, flush=True)
+            note(line)
     breaches = tuple(Breach(model.name, model.breach, model.fell_back) for model in service.models if model.breach)
     unproved = [reason for model in service.models for reason in model.engine.unproved]
     if unproved and not breaches:  # a breach weighs more

@@ -60,7 +60,7 @@ class ServedModel:
         return EngineProcess(
             {"model": settings.source, "mode": settings.mode, "scheduling": asdict(self._server.scheduling), **settings.load},
             on_end=self._left,
-            note=lambda text: _note(f"{settings.name}: {text}"),
+            note=lambda text: note(f"{settings.name}: {text}"),
         )
 
     @property
@@ -90,8 +90,8 @@ class ServedModel:
         if model.files.sha256 != sha256:
             model.close()
             raise DigestError(f"{model.files.path} changed while it was loaded: the engine read {sha256}, now it is {model.files.sha256}")
-        model.tokenizer  # noqa: B018  (built now, not under the first request)
-        model.chat_template  # noqa: B018
+        model.tokenizer  # noqa: B018  # built now, not under the first request
+        model.chat_template  # noqa: B018  # the same
         return model
 
     async def encode(self, prompt: Prompt, **chat: Unpack[ChatFields]) -> tuple[int, ...]:
@@ -173,18 +173,15 @@ class ServedModel:
     async def fall_back(self, reason: str) -> None:
         """Ends the engine and what it runs, says so, and goes on in mode default. Should that not load, requests are refused."""
         self.breach = reason
-        _note(f"FALLBACK from={self.settings.mode} to=default reason={'_'.join(reason.split())}")
+        note(f"FALLBACK from={self.settings.mode} to=default reason={'_'.join(reason.split())}")
         await self.engine.stop(reason=reason)
         self.settings = replace(self.settings, mode="default", load={**self.settings.load, "without": [], "draft": None})
         self.engine = self._make_engine()
-        _note((await self.engine.start()).active_line)
+        note((await self.engine.start()).active_line)
         self.fell_back = True
 
     async def stop(self, *, drain_s: float) -> None:
         await self.engine.stop(drain_s=drain_s)
-        self._close()
-
-    def _close(self) -> None:
         if self._model is not None:
             self._model.close()
 
@@ -247,7 +244,7 @@ class Service:
             await self.stop()
             raise
         if self.settings.audit is not None:
-            self.auditor = Auditor(self, self.settings.audit, note=_note)
+            self.auditor = Auditor(self, self.settings.audit, note=note)
             self.listeners.append(self.auditor.heard)
             self._audit = asyncio.create_task(self.auditor.run())
 
@@ -268,5 +265,6 @@ class Service:
                 listener(model, answer)
 
 
-def _note(text: str) -> None:
+def note(text: str) -> None:
+    """A line for whoever runs the server."""
     print(text, file=sys.stderr, flush=True)

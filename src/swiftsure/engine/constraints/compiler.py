@@ -130,7 +130,7 @@ def check_grammar(grammar: Grammar) -> None:
 @cache
 def _installed() -> bool:
     try:
-        import llguidance  # noqa: F401
+        import llguidance  # noqa: F401  # whether it is there at all
     except ImportError:
         return False
     return True

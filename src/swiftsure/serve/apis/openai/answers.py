@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from time import time
-from typing import Any
+from typing import Any, Protocol
 
 from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.scheduler import Tier
@@ -163,3 +163,43 @@ def error_event(error: Exception) -> str:
     if problem.kind == "internal":
         traceback.print_exception(error, file=sys.stderr)
     return event(openai_body(problem))
+
+
+class ChoiceWriter(Protocol):
+    """One answer's choices in the wire format of an endpoint: any number for a chunk; in the end the one with the finish reason is last."""
+
+    def feed(self, chunk: Chunk) -> list[dict[str, Any]]: ...
+
+    def finish(self, outcome: Outcome) -> list[dict[str, Any]]: ...
+
+
+async def streamed(
+    model: ServedModel, asked: Asked, answers: Answers, writers: Sequence[ChoiceWriter], common: Mapping[str, Any], prices: Prices
+) -> AsyncIterator[str]:
+    """The pieces of all answers as they come, each answer's finish, the usage where it was asked for, [DONE]."""
+    more = usage_to_come(asked)
+    try:
+        async for item in answers.chunks():
+            if item is None:
+                yield SILENT
+                continue
+            i, chunk = item
+            if chunk is not None:
+                for choice in writers[i].feed(chunk):
+                    yield event({**common, "choices": [choice], **more})
+                continue
+            *rest, last = writers[i].finish(sound(answers.each[i].outcome))
+            for choice in rest:
+                yield event({**common, "choices": [choice], **more})
+            yield event({**common, "choices": [last], **more, "swiftsure": proof(model, [answers.each[i]])})
+        if asked.include_usage:
+            outcomes = [sound(answer.outcome) for answer in answers.each]
+            yield event({**common, "choices": [], "usage": usage(outcomes, asked.n, prices)})
+        yield DONE
+    except Exception as error:
+        yield error_event(error)
+
+
+def usage_to_come(asked: Asked) -> dict[str, Any]:
+    """Of every event before the one that holds the usage."""
+    return {"usage": None} if asked.include_usage else {}

@@ -14,7 +14,15 @@ from swiftsure.engine.inputs import ChatFields
 from swiftsure.engine.request import TokenLogprob
 from swiftsure.errors import UsageError
 from swiftsure.models.conversation import conversation
-from swiftsure.serve.apis.openai.answers import DONE, SILENT, Answers, error_event, event, head, proof, sound, usage
+from swiftsure.serve.apis.openai.answers import (
+    Answers,
+    event,
+    head,
+    proof,
+    streamed,
+    usage,
+    usage_to_come,
+)
 from swiftsure.serve.apis.openai.body import Asked
 from swiftsure.serve.apis.openai.logprobs import chat_logprobs
 from swiftsure.serve.jobs import Chunk, Outcome
@@ -229,28 +237,10 @@ async def events(
 ) -> AsyncIterator[str]:
     """The roles, the pieces of all answers as they come, each answer's finish, the usage where it was asked for, [DONE]."""
     common = head("chat.completion.chunk", "chatcmpl", model, asked.tier, response_id)
-    more: dict[str, Any] = {"usage": None} if asked.include_usage else {}
+    more = usage_to_come(asked)
     writers = [_ChoiceWriter(i, model, asked, prompt.parser()) for i in range(len(answers.each))]
     for i, writer in enumerate(writers):
         first = {"prompt_token_ids": list(prompt.ids)} if asked.return_token_ids and i == 0 else {}
         yield event({**common, "choices": [writer.begin()], **more, **first})
-    try:
-        async for item in answers.chunks():
-            if item is None:
-                yield SILENT
-                continue
-            i, chunk = item
-            if chunk is not None:
-                for choice in writers[i].feed(chunk):
-                    yield event({**common, "choices": [choice], **more})
-                continue
-            *rest, last = writers[i].finish(sound(answers.each[i].outcome))
-            for choice in rest:
-                yield event({**common, "choices": [choice], **more})
-            yield event({**common, "choices": [last], **more, "swiftsure": proof(model, [answers.each[i]])})
-        if asked.include_usage:
-            outcomes = [sound(answer.outcome) for answer in answers.each]
-            yield event({**common, "choices": [], "usage": usage(outcomes, asked.n, prices)})
-        yield DONE
-    except Exception as error:
-        yield error_event(error)
+    async for text in streamed(model, asked, answers, writers, common, prices):
+        yield text

@@ -6,10 +6,16 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from swiftsure.errors import UsageError
-from swiftsure.serve.apis.openai.answers import DONE, SILENT, Answers, error_event, event, head, proof, sound, usage
+from swiftsure.serve.apis.openai.answers import (
+    Answers,
+    head,
+    proof,
+    streamed,
+    usage,
+)
 from swiftsure.serve.apis.openai.body import Asked
 from swiftsure.serve.apis.openai.logprobs import LegacyLogprobs
-from swiftsure.serve.jobs import Chunk
+from swiftsure.serve.jobs import Chunk, Outcome
 from swiftsure.serve.problems import RefusedError
 from swiftsure.serve.service import ServedModel
 from swiftsure.serve.settings import Prices
@@ -53,8 +59,8 @@ class _TextWriter:
         self._take(chunk)
         return [self._choice(None)] if self._waiting.text else []
 
-    def finish(self, finish_reason: str) -> dict[str, Any]:
-        return self._choice(finish_reason)
+    def finish(self, outcome: Outcome) -> list[dict[str, Any]]:
+        return [self._choice(outcome.finish_reason)]
 
     def whole(self, chunk: Chunk, finish_reason: str) -> dict[str, Any]:
         self._take(chunk)
@@ -103,23 +109,5 @@ async def events(
     model: ServedModel, asked: Asked, prompts: Sequence[Sequence[int]], answers: Answers, response_id: str, prices: Prices
 ) -> AsyncIterator[str]:
     common = head("text_completion", "cmpl", model, asked.tier, response_id)
-    more: dict[str, Any] = {"usage": None} if asked.include_usage else {}
-    writers = _writers(model, asked, prompts)
-    try:
-        async for item in answers.chunks():
-            if item is None:
-                yield SILENT
-                continue
-            i, chunk = item
-            if chunk is not None:
-                for choice in writers[i].feed(chunk):
-                    yield event({**common, "choices": [choice], **more})
-                continue
-            last = writers[i].finish(sound(answers.each[i].outcome).finish_reason)
-            yield event({**common, "choices": [last], **more, "swiftsure": proof(model, [answers.each[i]])})
-        if asked.include_usage:
-            outcomes = [sound(answer.outcome) for answer in answers.each]
-            yield event({**common, "choices": [], "usage": usage(outcomes, asked.n, prices)})
-        yield DONE
-    except Exception as error:
-        yield error_event(error)
+    async for text in streamed(model, asked, answers, _writers(model, asked, prompts), common, prices):
+        yield text
