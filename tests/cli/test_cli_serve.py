@@ -43,10 +43,10 @@ def served(*arguments: str | Path) -> Iterator[tuple[str, subprocess.Popen[bytes
 
 
 def test_it_listens_serves_under_its_names_and_ends_with_its_lines(model: Path) -> None:
-    with served("--model", f"one={model}", "--model", f"two={model}", "--mode", "exact") as (url, process):
+    with served("--model", f"one={model}", "--model", f"two={model}@default", "--mode", "exact") as (url, process):
         ready = httpx.get(f"{url}/ready").json()
         assert list(ready["models"]) == ["one", "two"]
-        assert all(model["active"].startswith("ACTIVE mode=exact ") for model in ready["models"].values())
+        assert [model["active"].split(" model=")[0] for model in ready["models"].values()] == ["ACTIVE mode=exact", "ACTIVE mode=default"]
         counts = [httpx.post(f"{url}/tokenize", json={"model": name, "prompt": "ab"}).json()["count"] for name in ("one", "two")]
         assert counts[0] == counts[1] > 0
         assert httpx.post(f"{url}/tokenize", json={"model": "three", "prompt": "ab"}).status_code == 404
@@ -55,7 +55,7 @@ def test_it_listens_serves_under_its_names_and_ends_with_its_lines(model: Path) 
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0, err.decode()
-        assert len(re.findall(r"^EXIT mode=exact status=ok items=0/0 wall_s=", err.decode(), re.M)) == 2
+        assert re.findall(r"^EXIT mode=(\w+) status=ok items=0/0 wall_s=", err.decode(), re.M) == ["exact", "default"]
 
 
 def test_answers_under_way_end_before_the_server_does(model: Path) -> None:

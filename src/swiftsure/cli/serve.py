@@ -47,7 +47,14 @@ OnFail = Annotated[
 AllowFallback = Annotated[bool, option("--allow-fallback", section=_AUDIT, help="With --on-fail: exit 0 all the same.")]
 Models = Annotated[
     list[str] | None,
-    option("--model", "-m", metavar="[NAME=]MODEL", section=options.MODEL, help="A model to serve, under NAME. May be repeated."),
+    option(
+        "--model",
+        "-m",
+        metavar="[NAME=]MODEL[@MODE]",
+        section=options.MODEL,
+        help="A model to serve, under NAME and in a MODE of its own, as MODEL may be written too. May be repeated, "
+        "with one MODEL in several modes.",
+    ),
 ]
 LogJson = Annotated[bool, option("--log-json", section=_SERVER, help="Write a line of JSON for each request.")]
 LogPrompts = Annotated[bool, option("--log-prompts", section=_SERVER, help="Let logs hold what users wrote.")]
@@ -168,13 +175,14 @@ def serve(
     ACTIVE lines say what each engine runs; LISTENING says where. SIGTERM lets running answers end.
     """
     from swiftsure.cli.licence import settle_licences
-    from swiftsure.engine.activation import not_active_line, resolve_mode
+    from swiftsure.cli.served_models import model_settings
+    from swiftsure.engine.activation import not_active_line
     from swiftsure.engine.load_options import LoadOptions
     from swiftsure.engine.scheduling import Scheduling
+    from swiftsure.serve.problems import NotServedError
     from swiftsure.serve.run import run
-    from swiftsure.serve.settings import LaneLimits, ModelSettings, Prices, ServeSettings, read_keys
+    from swiftsure.serve.settings import LaneLimits, Prices, ServeSettings, read_keys
 
-    mode = resolve_mode(mode)
     audit_settings = _audit_settings(audit, audit_records, on_fail, allow_fallback)
     load = LoadOptions(
         threads=threads,
@@ -185,10 +193,10 @@ def serve(
         draft=draft,
         offline=offline,
         cache=not no_cache,
-    ).keywords()
-    named = [_named(text) for text in [*([model] if model else []), *(models or [])]] or [_named(options.DEFAULT_MODEL)]
+    )
+    written = [*([model] if model else []), *(models or [])] or [options.DEFAULT_MODEL]
     settings = ServeSettings(
-        models=tuple(ModelSettings(name=name, source=source, mode=mode, load=load) for name, source in named),
+        models=model_settings(written, mode, load),
         host=host,
         port=port,
         log_json=log_json,
@@ -206,12 +214,12 @@ def serve(
         log_prompts=log_prompts,
         audit=audit_settings,
     )
-    for _, source in named:
-        settle_licences(source, draft, accept=accept_licence, offline=offline)
+    for served in settings.models:
+        settle_licences(served.source, draft, accept=accept_licence, offline=offline)
     try:
         breaches = run(settings)
-    except NotActiveError as error:
-        note(not_active_line(mode, str(error)))
+    except NotServedError as error:
+        note(not_active_line(error.mode, str(error)))
         return error.exit_code
     for breach in breaches:
         if not breach.fell_back:
@@ -239,13 +247,3 @@ def _share(text: str) -> float:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         raise UsageError(f"--audit takes a share such as 1% or 0.01, got {text!r}") from None
-
-
-def _named(text: str) -> tuple[str, str]:
-    """``NAME=MODEL``, or a model under its own name."""
-    name, equals, source = text.partition("=")
-    if equals and not Path(text).exists():
-        if not name or not source:
-            raise UsageError(f"a model is given as MODEL or NAME=MODEL, got {text!r}")
-        return name, source
-    return (Path(text).stem if Path(text).exists() else text), text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from swiftsure.errors import CapacityError, ContextLengthError, SwiftsureError, TemplateError, UsageError, quotable
+from swiftsure.errors import CapacityError, ContextLengthError, NotActiveError, SwiftsureError, TemplateError, UsageError, quotable
 
 
 class BusyError(SwiftsureError):
@@ -34,6 +34,14 @@ class DeadlineError(SwiftsureError):
 
 class UnknownModelError(SwiftsureError):
     """No model of that name is served here."""
+
+
+class NotServedError(NotActiveError):
+    """A model that cannot be loaded in its ``mode``."""
+
+    def __init__(self, message: str, *, mode: str) -> None:
+        super().__init__(message)
+        self.mode = mode
 
 
 class RefusedError(UsageError):

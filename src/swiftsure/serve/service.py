@@ -17,11 +17,12 @@ from swiftsure.engine.constraints.grammar import Grammar
 from swiftsure.engine.inputs import ChatFields, Prompt, prompt_ids
 from swiftsure.engine.sampling import SamplingParams
 from swiftsure.engine.scheduler import Tier
+from swiftsure.errors import NotActiveError
 from swiftsure.serve.admission import Lane
 from swiftsure.serve.audit.auditor import Auditor
 from swiftsure.serve.engine_process.client import Answer, EngineProcess
 from swiftsure.serve.jobs import TIERS, EngineFacts, Job
-from swiftsure.serve.problems import KeyRefusedError, UnavailableError, UnknownModelError
+from swiftsure.serve.problems import KeyRefusedError, NotServedError, UnavailableError, UnknownModelError
 from swiftsure.serve.settings import ApiKey, ModelSettings, ServeSettings
 
 if TYPE_CHECKING:
@@ -77,8 +78,11 @@ class ServedModel:
         return self.engine.facts
 
     async def start(self) -> None:
-        """Loads the engine, and opens the same file here. Raises what :func:`swiftsure.load` raises."""
-        facts = await self.engine.start()
+        """Loads the engine, and opens the same file here. Raises what :func:`swiftsure.load` raises, NotActiveError with the mode."""
+        try:
+            facts = await self.engine.start()
+        except NotActiveError as error:
+            raise NotServedError(str(error), mode=self.settings.mode) from None
         self._model = await asyncio.get_running_loop().run_in_executor(self._threads, self._open, facts.weights_sha256)
 
     def _open(self, sha256: str) -> Model:
