@@ -147,7 +147,7 @@ def test_the_page_is_written_again_from_the_record(bench: Bench) -> None:
     assert page.read_text() == before
 
 
-@pytest.mark.parametrize("kind", ["exact", "fast", "big"])
+@pytest.mark.parametrize("kind", ["exact", "fast", "big", "upstream"])
 def test_init_writes_a_contract_once(swiftsure: Run, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "c.toml"
     assert swiftsure("verify", "init", kind, "-o", file).code == 0
@@ -160,7 +160,7 @@ def test_init_writes_a_contract_once(swiftsure: Run, tmp_path: Path, kind: str) 
     [
         ([], "--baseline is missing"),
         (["--baseline", "cmd:true {input} {output}", "--candidate", "cmd:true {input} {output}"], "--contract is missing"),
-        (["init", "huge"], "a contract is one of exact, fast, big, got 'huge'"),
+        (["init", "huge"], "a contract is one of exact, fast, big, upstream, got 'huge'"),
         (["service", "--forward", "4"], "--speedup is missing"),
         (["service", "--speedup", "4"], "give --forward and --total, or --record"),
         (

@@ -94,8 +94,12 @@ def test_report_shows_the_upstream_column_where_it_was_measured(honest_result: P
         "ttft_s": 0.2,
         "peak_rss_bytes": 9e8,
         "agreement": agreement,
+        "verdict": {"kind": "FAIL", "reasons": ["absolute 0.0031 against a limit of 0.001"], "exit_code": 1},
     }
-    text = Page(render_report(dataclasses.replace(honest_result, upstream=upstream))).text
+    judged = dataclasses.replace(honest_result, upstream=upstream)
+    assert judged.exit_code == 1  # though every mode is proved
+    text = Page(render_report(judged)).text
+    assert "by its contract FAIL: absolute 0.0031 against a limit of 0.001" in text
     assert "transformers 5.24.0" in text
     assert "largest logit difference 0.0031" in text
     assert "NOT MEASURED" not in text

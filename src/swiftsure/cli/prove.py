@@ -32,6 +32,10 @@ Upstream = Annotated[
     bool,
     option("--upstream", section=_JOB, help="Compare with transformers in float32 too; needs the upstream extra."),
 ]
+UpstreamContract = Annotated[
+    Path | None,
+    option("--upstream-contract", metavar="FILE", section=_JOB, help="The same, judged by your contract (verify init upstream)."),
+]
 WithoutTasks = Annotated[
     bool,
     option("--without-tasks", section=_JOB, help="Skip the task items that a mode with tolerances owes; it stays INCONCLUSIVE."),
@@ -55,6 +59,7 @@ def prove(
     rounds: Rounds = None,
     time_budget: TimeBudget = 100.0,
     upstream: Upstream = False,
+    upstream_contract: UpstreamContract = None,
     without_tasks: WithoutTasks = False,
     json_file: JsonFile = None,
     report: ReportFolder = _REPORT,
@@ -82,6 +87,7 @@ def prove(
         time_budget_s=time_budget,
         load=LoadOptions(threads=threads, isa=isa, context=context, offline=offline, cache=not no_cache, draft=draft),
         upstream=upstream,
+        upstream_contract=upstream_contract,
         tasks=not without_tasks,
         arguments=tuple(sys.argv[1:]),
     )

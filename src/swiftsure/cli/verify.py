@@ -28,7 +28,7 @@ _FOLDER = Path("swiftsure-verify")
 
 app = typer.Typer(name="verify", cls=PlainGroup, rich_markup_mode=None, invoke_without_command=True)
 
-_KINDS = "mode:NAME, file:X.gguf, url:http://HOST/v1, or cmd:PROGRAM {input} {output}"
+_KINDS = "mode:NAME, file:X.gguf, url:http://HOST/v1, upstream:transformers, or cmd:PROGRAM {input} {output}"
 Baseline = Annotated[str | None, option("--baseline", metavar="SPEC", section=_JOB, help=f"What the candidate is compared with: {_KINDS}.")]
 Candidate = Annotated[str | None, option("--candidate", metavar="SPEC", section=_JOB, help="What may replace it, of the same kinds.")]
 ContractFile = Annotated[
@@ -81,8 +81,8 @@ def verify(
     """May the fast one replace the default?
 
     Runs baseline and candidate on the same cases and judges them by a contract of one kind: exact (the same bits), fast (within
-    tolerances, and the task result holds) or big (larger inputs run). Verdicts: PASS, FAIL, INCONCLUSIVE, HOLD, COMPARED_ONLY,
-    NOT_FINISHED, NOT_ACTIVE.
+    tolerances, and the task result holds), big (larger inputs run) or upstream (agrees with the release itself). Verdicts: PASS, FAIL,
+    INCONCLUSIVE, HOLD, COMPARED_ONLY, NOT_FINISHED, NOT_ACTIVE.
 
     Exit codes: 0 PASS, 1 FAIL, 2 usage, 3 every other verdict.
     """
@@ -138,7 +138,7 @@ def _advance(screen: Screen | None) -> Callable[[int, int], None]:
 
 
 def _engine(*specs: str) -> bool:
-    return any(spec.startswith("mode:") for spec in specs)
+    return any(spec.startswith(("mode:", "upstream:")) for spec in specs)
 
 
 def _cases(
@@ -150,7 +150,7 @@ def _cases(
     if prompts is not None:
         counted = contract.unit == "tokens" and model is not None and _engine(*specs)
         found += cases_of_prompts(prompts, contract.unit, token_counter(model, offline=offline) if counted and model is not None else None)
-    if all(spec.startswith(("mode:", "file:")) for spec in specs):
+    if all(spec.startswith(("mode:", "file:", "upstream:")) for spec in specs):
         found += cases_of_texts(contract)
     if not found:
         raise UsageError("there is nothing to compare on: give --inputs DIR or --prompts FILE")
@@ -190,7 +190,7 @@ def print_verification(found: Verification) -> None:
         print_wrapped("not tested  ", line)
 
 
-ContractKind = Annotated[str, typer.Argument(metavar="KIND", show_default=False, help="exact, fast or big.")]
+ContractKind = Annotated[str, typer.Argument(metavar="KIND", show_default=False, help="exact, fast, big or upstream.")]
 OutFile = Annotated[Path | None, option("--output", "-o", metavar="FILE", help="Where it goes. Default: standard output.")]
 
 

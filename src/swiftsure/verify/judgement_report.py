@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from swiftsure.records.charts import Bar, Dots, bar_chart, dot_chart
 from swiftsure.records.page import render_page
+from swiftsure.verify.contracts.contract import WITHIN_LIMITS
 from swiftsure.verify.verification import seconds
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 PROMISES = {
     "exact": "the bits of the baseline",
     "fast": "numeric differences within the declared tolerances, and the task result holds",
+    "upstream": "agreement with the upstream release within the declared limits; bits are no part of it",
     "big": "larger inputs run within the limits; whether they are accurate is answered separately",
 }
 _CLASSES = {"PASS": "ok", "FAIL": "failed"}
@@ -81,7 +83,7 @@ def summary_lines(record: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _worst_case(record: Mapping[str, Any]) -> str:
     kind = record["contract"]["kind"]
-    if kind == "fast":
+    if kind in WITHIN_LIMITS:
         limited = [row for row in record.get("tolerances", []) if row["limit"] is not None]
         if not limited:
             return "no limited figure was measured"

@@ -16,7 +16,7 @@ from swiftsure.errors import SwiftsureError, UsageError
 from swiftsure.records.machine import read_machine
 from swiftsure.records.run_record import utc_now, write_json, write_text
 from swiftsure.signals import Terminated, terminate_as_interrupt
-from swiftsure.verify.contracts.contract import Contract
+from swiftsure.verify.contracts.contract import WITHIN_LIMITS, Contract
 from swiftsure.verify.judging import costs
 from swiftsure.verify.judging.big import size_results
 from swiftsure.verify.judging.fast import spreads
@@ -196,7 +196,7 @@ def record_of(
         "repeats": options.repeats,
         "verdict": decide(findings).to_dict(),
         "findings": [finding.to_dict() for finding in findings],
-        "tolerances": [spread.to_dict() for spread in spreads(seen, contract)] if contract.kind == "fast" else [],
+        "tolerances": [spread.to_dict() for spread in spreads(seen, contract)] if contract.kind in WITHIN_LIMITS else [],
         "sizes": [size.to_dict() for size in size_results(seen, contract)] if contract.kind == "big" else [],
         "tasks": {name: None if result is None else result.to_dict() for name, result in tasks.items()},
         "speeds": [speed.to_dict() for speed in found],

@@ -33,6 +33,9 @@ def test_every_line_that_a_template_offers_is_understood(kind: str) -> None:
     assert contract.recheck == datetime.date(2027, 6, 1)
     assert contract.recovery.metrics[0].label == "errors_total"
     assert contract.time.limits_s == {"whole": 10.0, "forward": 5.0}
+    if kind == "upstream":
+        assert set(contract.texts) == {"prose", "code"}
+        assert contract.limits.kl_mean == 1e-6
     if kind == "fast":
         assert contract.tasks[0].margin == 0.02
         assert contract.limits_of("other").absolute == 1e-3
@@ -43,7 +46,7 @@ def test_every_line_that_a_template_offers_is_understood(kind: str) -> None:
 
 
 def test_a_template_of_a_kind_that_there_is_not_is_refused() -> None:
-    with pytest.raises(UsageError, match="a contract is one of exact, fast, big, got 'huge'"):
+    with pytest.raises(UsageError, match="a contract is one of exact, fast, big, upstream, got 'huge'"):
         template("huge")
 
 
@@ -51,7 +54,7 @@ def test_a_template_of_a_kind_that_there_is_not_is_refused() -> None:
     ("text", "message"),
     [
         ("kind = 'fast'\n[x", "is not TOML"),
-        ("", "kind must be one of exact, fast, big, got None"),
+        ("", "kind must be one of exact, fast, big, upstream, got None"),
         ("kind = 'fast'\nspeed = 3", "the contract has unknown speed; known are activation, big,"),
         ("kind = 'fast'\n[fast.outputs.x]\nabs = 1", "fast.outputs.x has unknown abs; known are absolute, absolute_mean,"),
         ("kind = 'fast'\n[fast.outputs.x]\nabsolute = -1", "fast.outputs.x.absolute must be a number of at least 0, got -1"),

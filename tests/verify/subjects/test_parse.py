@@ -14,7 +14,7 @@ def test_an_unknown_kind_lists_the_kinds(spec: str) -> None:
         subject_from_spec(spec, SubjectOptions(model="m"))
 
 
-@pytest.mark.parametrize("kind", ["mode", "file", "url", "cmd"])
+@pytest.mark.parametrize("kind", ["mode", "file", "url", "cmd", "upstream"])
 def test_a_kind_alone_says_what_follows_it(kind: str) -> None:
     with pytest.raises(UsageError, match=f"nothing follows {kind}:; write {kind}:"):
         subject_from_spec(f"{kind}: ")
@@ -30,6 +30,11 @@ def test_a_mode_needs_a_model() -> None:
 def test_a_file_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         subject_from_spec(f"file:{tmp_path / 'x.gguf'}")
+
+
+def test_the_release_itself_needs_a_model() -> None:
+    with pytest.raises(UsageError, match="upstream:transformers needs a model: name it with -m"):
+        subject_from_spec("upstream:transformers")
 
 
 def test_a_memory_limit_of_an_endpoint_is_refused() -> None:

@@ -22,8 +22,10 @@ from swiftsure.verify.contracts.limits import Limits
 from swiftsure.verify.contracts.sections import ActivationProbe, BigRules, ExactRules, MemoryRules, Pins, Recovery, TaskRules, TimeRules
 from swiftsure.verify.contracts.tables import Table
 
-Kind: TypeAlias = Literal["exact", "fast", "big"]
-KINDS: tuple[Kind, ...] = ("exact", "fast", "big")
+Kind: TypeAlias = Literal["exact", "fast", "big", "upstream"]
+KINDS: tuple[Kind, ...] = ("exact", "fast", "big", "upstream")
+WITHIN_LIMITS: tuple[Kind, ...] = ("fast", "upstream")
+"""Kinds that limit how far outputs may be apart."""
 LOGITS = "logits"
 
 
@@ -83,7 +85,7 @@ class Contract:
 
 
 def load_contract(mode: str, text: str | None = None) -> Contract:
-    """The contract of one of Swiftsure's modes, from ``text`` or from the file beside this one. Raises UsageError."""
+    """The contract of one of Swiftsure's modes, or ``upstream``, from ``text`` or from the file beside this one. Raises UsageError."""
     source = text if text is not None else resources.files(__package__).joinpath(f"{mode}.toml").read_text(encoding="utf-8")
     contract = parse_contract(source, f"the contract of mode {mode}")
     if not contract.sizes or not contract.limits.to_dict():
@@ -129,7 +131,7 @@ def _parse(source: str) -> Contract:
         pins=sections.read_pins(table.table("pins")),
         environment=table.words("environment"),
         exact=sections.read_exact(table.table("exact")),
-        outputs=sections.read_outputs(table.table("fast")),
+        outputs=sections.read_outputs(table.table("upstream" if kind == "upstream" else "fast")),
         texts=_texts(table.words("texts")),
         tasks=sections.read_tasks(table.tables("task")),
         big=sections.read_big(table.table("big")),

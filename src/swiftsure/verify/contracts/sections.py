@@ -184,7 +184,7 @@ def read_exact(table: Table) -> ExactRules:
 
 
 def read_outputs(table: Table) -> dict[str, Limits]:
-    """Of ``[fast]``: the tables ``[fast.outputs.NAME]``."""
+    """Of ``[fast]`` or ``[upstream]``: the tables ``[fast.outputs.NAME]``."""
     with reading(table):
         return table.table("outputs").items(read_limits)
 

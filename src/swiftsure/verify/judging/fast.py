@@ -1,4 +1,4 @@
-"""Fast: every output of every case within its tolerance, by range of input sizes, the worst case beside the mean."""
+"""Fast and upstream: every output of every case within its tolerance, by range of input sizes, the worst case beside the mean."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _spread(range_: str, output: str, figure: str, values: Sequence[tuple[str, f
 
 def judge_fast(observations: Sequence[Observation], contract: Contract) -> Iterator[Finding]:
     if not contract.has_tolerances:
-        yield Finding(verdict="HOLD", about="tolerance", words="no tolerance is set: fast.outputs of the contract is empty")
+        yield Finding(verdict="HOLD", about="tolerance", words=f"no tolerance is set: {contract.kind}.outputs of the contract is empty")
         return
     yield from _structure(observations, contract)
     found = spreads(observations, contract)

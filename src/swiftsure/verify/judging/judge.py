@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from swiftsure.verify.contracts.contract import Contract
+from swiftsure.verify.contracts.contract import WITHIN_LIMITS, Contract
 from swiftsure.verify.judging.big import judge_big
 from swiftsure.verify.judging.conditions import judge_activation, judge_contract, judge_pins, judge_runs
 from swiftsure.verify.judging.costs import judge_costs
@@ -36,7 +36,7 @@ def judge(
     findings += judge_runs(observations, contract)
     if contract.kind == "exact":
         findings += judge_exact(observations)
-    elif contract.kind == "fast":
+    elif contract.kind in WITHIN_LIMITS:
         findings += judge_fast(observations, contract)
     else:
         findings += judge_big(observations, contract)

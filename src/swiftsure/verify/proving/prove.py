@@ -33,9 +33,10 @@ from swiftsure.verify.proving.result import ProveResult
 from swiftsure.verify.proving.screen import Screen
 from swiftsure.verify.proving.summary import finish_mode, summarise
 from swiftsure.verify.proving.timing import Clock, time_rounds
-from swiftsure.verify.proving.upstream_column import compare_upstream, require_upstream
+from swiftsure.verify.proving.upstream_column import compare_upstream, upstream_contract
 from swiftsure.verify.proving.workload import Prompt, read_prompts
 from swiftsure.verify.tolerance import measure_contract, measure_tasks, owed_contracts
+from swiftsure.verify.upstream.agreement import require_upstream
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -57,6 +58,7 @@ class ProveOptions:
     time_budget_s: float = DEFAULT_BUDGET_S
     load: LoadOptions = field(default_factory=LoadOptions)  # a draft is for the modes that speculate
     upstream: bool = False
+    upstream_contract: Path | None = None  # instead of Swiftsure's own; asks for the comparison
     tasks: bool = True  # answer the items of the contracts' tasks; without, a mode that owes a contract stays INCONCLUSIVE
     thread_choice: ThreadChoice | None = None  # made once, by prove: all workers run with the same threads
     arguments: tuple[str, ...] = ()  # the command line, for the run record
@@ -70,6 +72,10 @@ class ProveOptions:
             raise UsageError(f"rounds must be at least 1, got {self.rounds}")
         if not self.time_budget_s > 0:
             raise UsageError(f"time_budget_s must be above 0, got {self.time_budget_s}")
+
+    @property
+    def compares_upstream(self) -> bool:
+        return self.upstream or self.upstream_contract is not None
 
     def load_in(self, mode: str) -> LoadOptions:
         return self.load if "speculation" in mode_spec(mode).levers else replace(self.load, draft=None)
@@ -88,8 +94,9 @@ def prove(options: ProveOptions, *, console: Console | None = None, worker: Sequ
     choice = choose_threads(options.load.threads, look=NeighbourLook())
     options = replace(options, load=replace(options.load, threads=choice.threads), thread_choice=choice)
     prompts = options.workload()
-    if options.upstream:
+    if options.compares_upstream:
         require_upstream()
+        upstream_contract(options)  # what must be preserved is read before anything runs
     try:
         with terminate_as_interrupt(), Screen(console) as screen, ExitStack() as stack:
             return _prove(options, prompts, screen, stack, worker, began)

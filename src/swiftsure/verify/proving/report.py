@@ -73,13 +73,14 @@ def _column(mode: ModeResult) -> dict[str, str]:
 
 
 def _upstream_column(result: ProveResult) -> list[dict[str, str]]:
-    """Transformers on some of the prompts, where it was measured: speeds and memory, no verdict."""
+    """Transformers on some of the prompts, where it was measured: speeds, memory and the verdict of its contract."""
     facts = result.upstream
     if facts["status"] == "NOT MEASURED":
         return []
     return [
-        dict.fromkeys(("verdict", "bits differing", "end to end", "memory ratio", "of the memory wall"), "")
+        dict.fromkeys(("bits differing", "end to end", "memory ratio", "of the memory wall"), "")
         | {
+            "verdict": facts.get("verdict", {}).get("kind", ""),
             "name": f"transformers {facts['versions']['transformers']}",
             "decode tokens/s": words.rate(facts["decode_tokens_per_s"]),
             "first token": words.seconds(facts["ttft_s"]),

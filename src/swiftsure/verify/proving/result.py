@@ -83,15 +83,16 @@ class ProveResult:
 
     @property
     def exit_code(self) -> int:
-        """1: a mode failed; 3: one is unproved, or named and not active; 0: all that counts is proved.
+        """1: a mode failed, or agreement with upstream did; 3: one is unproved, or named and not active; 0: all that counts is proved.
 
         Where no mode was named, one that kept its tolerances and lacks only the task result does not count: nobody asked to rely on it.
         """
         counted = [mode for mode in self.modes if (mode.mode in self.named if self.named else not mode.lacks_task_only)]
-        if any(mode.verdict == "FAILED" for mode in counted):
+        upstream = self.upstream.get("verdict", {}).get("exit_code", 0)  # counts where it was asked for
+        if upstream == 1 or any(mode.verdict == "FAILED" for mode in counted):
             return 1
         short = ("UNPROVED", "INCONCLUSIVE", "NOT_ACTIVE") if self.named else ("UNPROVED", "INCONCLUSIVE")
-        return 3 if any(mode.verdict in short for mode in counted) else 0
+        return 3 if upstream or any(mode.verdict in short for mode in counted) else 0
 
     @property
     def status(self) -> str:

@@ -69,7 +69,7 @@ def _modes(result: ProveResult) -> Table:
     if result.upstream["status"] != "NOT MEASURED":
         up = result.upstream
         speeds = words.rate(up["decode_tokens_per_s"]), words.seconds(up["ttft_s"]), "", words.megabytes(up["peak_rss_bytes"])
-        table.add_row("upstream", "", *speeds, "", "")
+        table.add_row("upstream", up.get("verdict", {}).get("kind", ""), *speeds, "", "")
     return table
 
 

@@ -1,36 +1,40 @@
-"""The upstream column of ``prove``: which prompts it runs, and what stands there when it was not measured."""
+"""The upstream column of ``prove``: which prompts it runs, what judges it, and what stands there when it was not measured."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from swiftsure.errors import NotActiveError
+from swiftsure.errors import UsageError
+from swiftsure.verify.contracts.contract import Contract, load_contract, read_contract
+from swiftsure.verify.judging.upstream import judge_agreement
+from swiftsure.verify.judging.verdict import decide
 from swiftsure.verify.proving.workload import SHORT_BELOW
 
 if TYPE_CHECKING:
     from swiftsure.verify.proving.prove import ProveOptions
     from swiftsure.verify.proving.screen import Screen
 
-LIBRARIES = ("torch", "transformers", "accelerate", "gguf")
 PROMPTS, NEW_TOKENS = 6, 48
 FULL_PROMPTS, FULL_NEW_TOKENS = 20, 128
 
 
-def require_upstream() -> None:
-    """Raises NotActiveError before anything runs when a library that the column needs is missing."""
-    missing = [name for name in LIBRARIES if find_spec(name) is None]
-    if missing:
-        raise NotActiveError(f"upstream: NOT MEASURED ({', '.join(missing)} not installed; pip install 'swiftsure[upstream]')")
+def upstream_contract(options: ProveOptions) -> Contract:
+    """The user's, or Swiftsure's own. Raises UsageError."""
+    if options.upstream_contract is None:
+        return load_contract("upstream")
+    contract = read_contract(options.upstream_contract)
+    if contract.kind != "upstream":
+        raise UsageError(f"--upstream-contract takes a contract of kind upstream, got one of kind {contract.kind}")
+    return contract
 
 
 def compare_upstream(
     options: ProveOptions, info: Mapping[str, Any], truths: Sequence[Mapping[str, Any]], threads: int, screen: Screen
 ) -> dict[str, Any]:
-    """Runs transformers on the first short prompts of the workload (the first prompts if none is short)."""
-    if not options.upstream:
+    """Runs transformers on the first short prompts of the workload (the first prompts if none is short), and judges what it found."""
+    if not options.compares_upstream:
         return {"status": "NOT MEASURED", "reason": "not asked for (--upstream)"}
     from swiftsure.verify.upstream.agreement import measure_upstream
 
@@ -40,4 +44,7 @@ def compare_upstream(
     screen.show("upstream: transformers on the same weights", 0, None)
     result = measure_upstream(Path(info["path"]), short[:most], new_tokens, threads, isa=options.load.isa)
     screen.line(result.line())
-    return {"status": "MEASURED", **result.to_dict()}
+    contract = upstream_contract(options)
+    verdict = decide(judge_agreement(result.agreement.figures(), contract, result.agreement.rows))
+    owed = {"name": contract.name, "digest": contract.digest, "limits": contract.limits.to_dict()}
+    return {"status": "MEASURED", **result.to_dict(), "contract": owed, "verdict": verdict.to_dict()}

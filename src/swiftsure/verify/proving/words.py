@@ -206,5 +206,10 @@ def upstream(facts: Mapping[str, Any]) -> str:
     return (
         f"upstream: transformers {facts['versions']['transformers']} in {facts['dtype']}, {asked}: {speeds}; "
         f"largest logit difference {agreement['largest_difference']:.2g}, KL {agreement['mean_kl']:.2g}, "
-        f"same best token in {agreement['top1_agreement']:.2%} of {agreement['rows']} rows"
+        f"same best token in {agreement['top1_agreement']:.2%} of {agreement['rows']} rows{_upstream_verdict(facts)}"
     )
+
+
+def _upstream_verdict(facts: Mapping[str, Any]) -> str:
+    verdict = facts.get("verdict")
+    return "" if verdict is None else f"; by its contract {verdict['kind']}: {'; '.join(verdict['reasons'])}"

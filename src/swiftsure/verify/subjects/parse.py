@@ -14,12 +14,14 @@ from swiftsure.verify.subjects.command import CommandOptions, CommandSubject
 from swiftsure.verify.subjects.endpoint import EndpointProbe, UrlOptions, UrlSubject
 from swiftsure.verify.subjects.mode import ModeOptions, ModeSubject
 from swiftsure.verify.subjects.outputs import OutputLimits
+from swiftsure.verify.subjects.upstream import UpstreamOptions, UpstreamSubject
 
 KINDS = {
     "mode": "mode:fast, a mode of the built-in engine on the model that -m names",
     "file": "file:x.gguf, another model file in mode default",
     "url": "url:http://host/v1, an endpoint with chat completions",
     "cmd": "cmd:python program.py {input} {output}, any program",
+    "upstream": "upstream:transformers, the release itself in float32, on the model that -m names",
 }
 
 
@@ -50,7 +52,9 @@ def subject_from_spec(spec: str, options: SubjectOptions | None = None) -> Subje
     """The subject that a specification names; nothing runs yet. Raises UsageError that lists the kinds."""
     options = options or SubjectOptions()
     kind, colon, rest = spec.partition(":")
-    makers: dict[str, Callable[[str, str, SubjectOptions], Subject]] = {"mode": _mode, "file": _file, "url": _url, "cmd": _command}
+    makers: dict[str, Callable[[str, str, SubjectOptions], Subject]] = {
+        "mode": _mode, "file": _file, "url": _url, "cmd": _command, "upstream": _upstream,
+    }  # fmt: skip
     if not colon or kind not in makers:
         listed = "; ".join(KINDS.values())
         raise UsageError(f"a subject must be of one of these kinds: {listed}; got {spec!r}")
@@ -70,6 +74,16 @@ def _file(spec: str, name: str, options: SubjectOptions) -> Subject:
     if not path.exists():
         raise UsageError(f"{spec}: there is no file {name!r}")
     return ModeSubject("default", _mode_options(options, str(path)), spec=spec)
+
+
+def _upstream(spec: str, library: str, options: SubjectOptions) -> Subject:
+    if options.model is None:
+        raise UsageError(f"{spec} needs a model: name it with -m")
+    if options.memory_limit_bytes is not None:
+        raise UsageError(f"{spec}: a memory limit cannot be set for {library}")
+    load = options.load
+    made = UpstreamOptions(model=options.model, threads=load.threads, offline=load.offline, time_limit_s=options.time_limit_s)
+    return UpstreamSubject(library, made, spec=spec)
 
 
 def _mode_options(options: SubjectOptions, model: str) -> ModeOptions:

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal, TypeAlias
@@ -26,6 +27,8 @@ from swiftsure.kernels import reference as ref
 from swiftsure.verify.upstream import child
 
 LogitsOf: TypeAlias = Callable[[list[int]], NDArray[np.float32]]  # token ids -> (n, vocab)
+
+LIBRARIES = ("torch", "transformers", "accelerate", "gguf")
 
 # Two logits closer than this are a tie: float32 engines that add in another order may choose either.
 DECIDED_GAP = 0.05
@@ -69,6 +72,10 @@ class Agreement:
     decided_rows: int  # rows whose two best upstream logits are further apart than DECIDED_GAP
     decided_differing: int  # of those, rows with another best token
 
+    def figures(self) -> dict[str, float]:
+        """By the names that a contract limits."""
+        return {"absolute": self.largest_difference, "kl_mean": self.mean_kl, "top1_agreement": self.top1_agreement}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamResult:
@@ -98,6 +105,13 @@ class UpstreamResult:
             f"same best token {a.top1_agreement:.2%} of {a.rows} rows "
             f"({a.decided_differing} of {a.decided_rows} decided rows differ)"
         )
+
+
+def require_upstream() -> None:
+    """Raises NotActiveError before anything runs when a library that a comparison needs is missing."""
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise NotActiveError(f"upstream: NOT MEASURED ({', '.join(missing)} not installed; pip install 'swiftsure[upstream]')")
 
 
 def measure_upstream(
@@ -162,8 +176,12 @@ def run_transformers(
     forced: Sequence[Sequence[int]] | None = None,
     dtype: Literal["float32", "bfloat16"] = "float32",
     python: str = sys.executable,
+    time_limit_s: float | None = None,
 ) -> Iterator[UpstreamRun]:
-    """Runs :mod:`swiftsure.verify.upstream.child`; the rows live as long as the context. Raises as :func:`measure_upstream`."""
+    """Runs :mod:`swiftsure.verify.upstream.child`; the rows live as long as the context.
+
+    Raises as :func:`measure_upstream`, and TimeoutError.
+    """
     if not prompts or not all(len(prompt) for prompt in prompts):
         raise UsageError("prompts must hold at least one prompt, and each at least one token")
     with tempfile.TemporaryDirectory(prefix="swiftsure-upstream-") as name:
@@ -180,7 +198,7 @@ def run_transformers(
             "forced": None if forced is None else [[int(token) for token in tokens] for tokens in forced],
         }
         (output / "job.json").write_text(json.dumps(job))
-        _run_child(python, output / "job.json", threads)
+        _run_child(python, output / "job.json", threads, time_limit_s)
         result = json.loads((output / "result.json").read_text())
         items = tuple(
             UpstreamRow(
@@ -202,13 +220,15 @@ def run_transformers(
         )
 
 
-def _run_child(python: str, job: Path, threads: int) -> None:
+def _run_child(python: str, job: Path, threads: int, time_limit_s: float | None) -> None:
     # -I: neither this process's path nor the user's site reaches the child.
     command = [python, "-I", str(Path(child.__file__)), str(job)]
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment.pop("PYTHONPATH", None)
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=time_limit_s)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
     except OSError as error:
         raise NotActiveError(f"upstream: NOT MEASURED ({python}: {error.strerror})") from error
     if done.returncode == 0:
