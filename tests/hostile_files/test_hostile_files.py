@@ -52,7 +52,7 @@ def test_the_committed_long_run_found_no_fault() -> None:
     """Its counts add up, and every kind of damage was met often enough to say something."""
     record = json.loads((TESTS.parent / "benchmarks/results/hostile_files.json").read_text())
     assert record["faults"] == []
-    assert record["outcomes"]["refused"] + record["outcomes"]["opened"] == record["inputs"] >= 50_000
+    assert record["outcomes"]["refused"] + record["outcomes"]["opened"] == record["inputs"] >= 100_000
     assert record["largest_excess_bytes"] <= 64 << 20
     assert min(sum(outcomes.values()) for outcomes in record["damage"].values()) > 200
 
