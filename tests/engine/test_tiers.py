@@ -195,3 +195,15 @@ def test_chunks_of_a_prompt_follow_the_time_that_they_take():
     engine.add(request(range(200), max_tokens=2))
     engine.step()
     assert len(backend.batches[-1].tokens) == 21, "0.010 s for one row, and 0.0205 s more for 20 at 0.001 s each"
+
+
+def test_a_priority_prompt_that_takes_every_row_is_no_occasion_to_share_a_pass():
+    engine = make_engine(FakeBackend(max_rows=3, max_logit_rows=2), levers=ALL_LEVERS, scheduling=Scheduling(priority_rows=3))
+    decoding = engine.add(request([0], max_tokens=2, ignore_eos=True))
+    engine.step()
+    engine.add(request([0, 0, 0], max_tokens=1, tier="priority"))
+    while engine.step():
+        pass
+    assert len(decoding.generation().token_ids) == 2
+    assert engine.evidence.chunked_prefill.occasions == 0
+    assert not unproved(engine)

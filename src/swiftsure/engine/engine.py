@@ -378,18 +378,26 @@ class Engine:
     # --- counting ---------------------------------------------------------------------------------------------------------
 
     def _count_step(self, step: Step) -> None:
+        filled = step.fills(self._limits)
+        # Priority rows may leave neither time nor a row for standard requests: that these do not share the pass is then as it should be.
+        first = priority_count(self.running) if step.declined or (filled and step.work[0].tier == "priority") else len(self.running)
         self._counting.step(
             step,
             requests=len(self.running) + len(self.waiting),
-            decoding=not step.declined and any(seq.length - seq.computed == 1 for seq in self.running),
+            decoding=any(seq.length - seq.computed == 1 for seq in self.running[:first]),
             full=step.declined > 0
-            or self._limits.max_running == 1
-            or step.fills(self._limits)
+            or filled
+            or self._only_seat_taken(step.work[0])
             or bool(step.preempt)
             or not self._limits.mixed_passes
             or self._short_of_blocks(),
             lever_uses=self.backend.lever_uses,
         )
+
+    def _only_seat_taken(self, work: Work) -> bool:
+        """The tier of ``work`` runs one request at a time, and every other request is of this tier."""
+        seats = self._limits.priority_running if work.tier == "priority" else self._limits.max_running
+        return seats == 1 and all(seq.request.tier == work.tier for seq in (*self.running, *self.waiting))
 
     def _is_tight(self) -> bool:
         """The next pass may not find a block for every row it could use."""
