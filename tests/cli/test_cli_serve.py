@@ -71,7 +71,7 @@ def test_answers_under_way_end_before_the_server_does(model: Path) -> None:
             while kinds[-1] not in ("response.completed", "response.incomplete"):
                 kinds.append(json.loads(socket.recv(timeout=30))["type"])
         assert (late.status_code, "takes no new requests" in late.json()["error"]["message"]) == (503, True)
-        assert kinds.count("response.output_text.delta") > 10
+        assert kinds.count("response.output_text.delta") > 1  # how many is a matter of how they are merged
         _, err = process.communicate(timeout=30)
         assert (process.returncode, "items=1/1" in err.decode()) == (0, True)
 

@@ -4,6 +4,7 @@
 
     app.py              routes, limits of size and keys, and how an error becomes an answer
       apis/             one file an interface: a wire format into jobs, chunks back into the wire format
+      page/             the page at /, plain files
       parsing/          tool calls and reasoning in generated text
     service.py          models by name: text to token ids, admission, submission
       admission.py      how much may wait, by tier

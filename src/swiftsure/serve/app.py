@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 
 from swiftsure import __version__
 from swiftsure.errors import SwiftsureError
-from swiftsure.serve.apis import anthropic, health, native, openai, responses
+from swiftsure.serve import page
+from swiftsure.serve.apis import anthropic, health, native, openai, responses, watch
 from swiftsure.serve.apis import errors as wire_errors
 from swiftsure.serve.limits import BodyLimit, OwnNames
 from swiftsure.serve.metrics import Metrics
@@ -24,7 +25,15 @@ from swiftsure.serve.service import Service
 
 Router = Callable[[Service], APIRouter]
 
-ROUTERS: tuple[Router, ...] = (health.router, native.router, anthropic.router, openai.router, responses.router)
+ROUTERS: tuple[Router, ...] = (
+    health.router,
+    native.router,
+    anthropic.router,
+    openai.router,
+    responses.router,
+    watch.router,
+    page.router,
+)
 """One for each interface; each is handed the service and owns its paths."""
 
 

@@ -23,7 +23,11 @@ APIS = {
     "/health": "health",
     "/ready": "ready",
     "/metrics": "metrics",
+    "/v1/swiftsure/state": "state",
+    "/v1/swiftsure/events": "events",
+    "/": "page",
 }
+PAGE_FILES = "/page/"
 OTHER = "other"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -51,7 +55,7 @@ ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 def api_of(path: str) -> str:
     """A name out of few, whatever paths clients invent."""
-    return APIS.get(path, OTHER)
+    return "page" if path.startswith(PAGE_FILES) else APIS.get(path, OTHER)
 
 
 def request_id_of(given: str | None) -> str:

@@ -18,7 +18,7 @@ from swiftsure.serve.engine_process.client import Answer
 from swiftsure.serve.origin import ORIGIN, Origin, api_of, request_id_of
 from swiftsure.serve.service import ServedModel, Service
 
-_QUIET = frozenset(("health", "ready", "metrics"))  # asked for every few seconds; told only when they fail
+_QUIET = frozenset(("health", "ready", "metrics", "state", "events", "page"))  # asked for every few seconds; told only when they fail
 SCOPE_KEY = "swiftsure.request_id"
 Values = Mapping[str, Any]
 

@@ -72,6 +72,11 @@ class ServedModel:
         return self._model
 
     @property
+    def has_chat_template(self) -> bool:
+        """False also before the model is open."""
+        return self._model is not None and self._model.chat_template is not None
+
+    @property
     def facts(self) -> EngineFacts:
         if self.engine.facts is None:
             raise UnavailableError(f"model {self.name} is not ready: {self.engine.reason}")

@@ -34,6 +34,11 @@ class Auditor:
         self._acting: asyncio.Task[None] | None = None  # on what was found
 
     @property
+    def share(self) -> float:
+        """Of requests, above 0 and at most 1."""
+        return self._settings.share
+
+    @property
     def counts(self) -> dict[str, int]:
         """By the names of their metrics."""
         return {
