@@ -22,6 +22,7 @@ from swiftsure.records.run_record import utc_now
 from swiftsure.verify.contracts.contract import Contract
 from swiftsure.verify.contracts.sections import MetricLimit
 from swiftsure.verify.judging.verdict import Finding, Verdict, VerdictKind, decide
+from swiftsure.verify.subjects.prometheus import samples
 from swiftsure.verify.verification import Verification
 
 _LARGEST_PAGE = 16 << 20
@@ -116,7 +117,7 @@ def _metric_finding(text: str, limit: MetricLimit) -> Finding:
 def metric_value(text: str, limit: MetricLimit) -> float | None:
     """The sum of a metric's samples in the Prometheus text format, or the first group of a pattern's first match; None where absent."""
     if limit.metric is not None:
-        found = re.findall(rf"^{re.escape(limit.metric)}(?:\{{[^}}\n]*\}})?\s+(\S+)", text, re.MULTILINE)
+        found = samples(text, limit.metric)
     else:
         match = re.search(limit.pattern or "", text, re.MULTILINE)
         found = [match[1]] if match is not None and match.re.groups and match[1] is not None else []

@@ -270,7 +270,7 @@ def read_activation(table: Table) -> ActivationProbe:
             log=table.pattern("log"),
             not_active_log=table.pattern("not_active_log"),
             url=table.text("url"),
-            metric=table.text("metric"),
+            metric=table.metric("metric"),
             at_least=1.0 if at_least is None else at_least,
         )
         if (probe.url is None) != (probe.metric is None):
@@ -291,7 +291,7 @@ def read_recovery(table: Table) -> Recovery:
 def _metric(table: Table) -> MetricLimit:
     with reading(table):
         found = MetricLimit(
-            metric=table.text("name"),
+            metric=table.metric("name"),
             pattern=table.pattern("pattern"),
             at_most=table.number("at_most"),
             at_least=table.number("at_least"),

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from swiftsure.errors import UsageError
+from swiftsure.verify.subjects.prometheus import parse_metric
 
 T = TypeVar("T")
 
@@ -119,6 +120,16 @@ class Table:
         if not numbers or any(not a < b < float("inf") for a, b in pairwise((0, *value))):
             raise self.error(key, "ascending numbers above 0", value)
         return tuple(value)
+
+    def metric(self, key: str) -> str | None:
+        """A metric as Prometheus writes it, with or without labels."""
+        value = self.text(key)
+        if value is not None:
+            try:
+                parse_metric(value)
+            except UsageError as error:
+                raise UsageError(f"{self.place(key)}: {error}") from None
+        return value
 
     def words(self, key: str) -> dict[str, str]:
         """A table of texts; numbers are taken as they are written."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from swiftsure.verify.proving.workload import Prompt
 from swiftsure.verify.subjects.activation import compiled_pattern
 from swiftsure.verify.subjects.answer import Answer, AnswerError, error_words
 from swiftsure.verify.subjects.base import Activation, Case, Trial
+from swiftsure.verify.subjects.prometheus import parse_metric, samples
 from swiftsure.verify.subjects.requests import Score, request_of
 from swiftsure.verify.subjects.server_events import EventParser
 
@@ -24,7 +24,6 @@ KIND = "url"
 _CONNECT_S = 10.0
 _LARGEST_ANSWER = 64 << 20
 _NOT_STANDARD = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-_SAMPLE = r"^{name}(?:\{{[^}}]*\}})?\s+(?P<value>\S+)"  # a line of the Prometheus text format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +47,8 @@ class EndpointProbe:
     def __post_init__(self) -> None:
         for pattern in (self.pattern, self.header_pattern, self.field_pattern):
             compiled_pattern(pattern)
+        if self.metric is not None:
+            parse_metric(self.metric)
         if (self.url is None) != (self.pattern is None and self.metric is None):
             raise UsageError("a probe's url needs a pattern or a metric, and these need a url")
         if self.at_least is not None and (self.metric is None or not math.isfinite(self.at_least)):
@@ -62,13 +63,13 @@ class EndpointProbe:
                 return Activation(state="not_active", reason=f"nothing at {self.url} matches {self.pattern!r}")
             told.append(found[0][:200])
         if self.metric is not None:
-            samples = re.findall(_SAMPLE.format(name=re.escape(self.metric)), text, re.MULTILINE)
-            if not samples:
+            values = samples(text, self.metric)
+            if not values:
                 return Activation(state="not_active", reason=f"there is no metric {self.metric} at {self.url}")
             try:
-                value = sum(map(float, samples))
+                value = sum(map(float, values))
             except ValueError:
-                return Activation(state="not_active", reason=f"metric {self.metric} is no number: {samples[0]!r}")
+                return Activation(state="not_active", reason=f"metric {self.metric} is no number: {values[0]!r}")
             limit = self.at_least if self.at_least is not None else math.ulp(0.0)
             if not value >= limit:
                 rule = f"at least {self.at_least:g}" if self.at_least is not None else "above 0"
