@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import shutil
@@ -66,14 +65,9 @@ class Page:
         self.call("Page.navigate", url=url)
         self.wait_for(f"location.href.startsWith({json.dumps(url)}) && document.readyState === 'complete'")
 
-    def screenshot(self, path: Path, *, width: int, height: int, scale: float = 1.0, dark: bool = False) -> None:
-        self.look(width=width, height=height, scale=scale, dark=dark)
-        sleep(0.5)
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
-
-    def look(self, *, width: int, height: int, scale: float = 1.0, dark: bool = False) -> None:
+    def look(self, *, width: int, height: int, dark: bool = False) -> None:
         """Size of the window, and what the system is said to prefer."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=width < 500)
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
         features = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=features)
 

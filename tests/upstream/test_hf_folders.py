@@ -124,7 +124,7 @@ def test_a_saved_folder_gives_the_logits_of_transformers(
     assert (len(files) > 2) == (CASES[name].shard_bytes == "100KB")
     tokens = np.random.default_rng(0).integers(0, VOCAB, TOKENS).astype(np.int32)
     try:
-        with run_transformers(folder=folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
+        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))

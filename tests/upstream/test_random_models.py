@@ -32,7 +32,7 @@ def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upst
     tokens = np.random.default_rng(0).integers(0, model.spec.vocab, TOKENS).astype(np.int32)
     folder = model.write_huggingface(tmp_path)
     try:
-        with run_transformers(folder=folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
+        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))

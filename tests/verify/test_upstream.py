@@ -82,7 +82,7 @@ def test_a_difference_is_counted_where_it_matters(stand_in: str, tmp_path: Path)
         rows[0, 0] += 0.25
         return rows
 
-    with run_transformers(gguf=tmp_path / "m.gguf", prompts=[[1]], new_tokens=4, threads=1, python=stand_in) as run:
+    with run_transformers(tmp_path / "m.gguf", prompts=[[1]], new_tokens=4, threads=1, python=stand_in) as run:
         agreement = compare(run, ours)
     assert agreement.rows == 4
     assert agreement.largest_difference == 3.0
@@ -92,14 +92,14 @@ def test_a_difference_is_counted_where_it_matters(stand_in: str, tmp_path: Path)
 
 
 def test_a_given_continuation_is_scored_as_given(stand_in: str, tmp_path: Path) -> None:
-    with run_transformers(folder=tmp_path, prompts=[[1, 2]], forced=[[7, 7, 7]], threads=1, python=stand_in) as run:
+    with run_transformers(tmp_path, prompts=[[1, 2]], forced=[[7, 7, 7]], threads=1, python=stand_in) as run:
         assert run.items[0].tokens == (7, 7, 7)
         assert np.array_equal(run.items[0].rows(), logits_of([1, 2, 7, 7])[1:])
 
 
 def test_another_vocabulary_is_refused(stand_in: str, tmp_path: Path) -> None:
     with (
-        run_transformers(gguf=tmp_path / "m.gguf", prompts=[[1]], new_tokens=2, threads=1, python=stand_in) as run,
+        run_transformers(tmp_path / "m.gguf", prompts=[[1]], new_tokens=2, threads=1, python=stand_in) as run,
         pytest.raises(SwiftsureError, match=r"\(2, 8\), we give \(2, 7\): not the same vocabulary"),
     ):
         compare(run, lambda ids: logits_of(ids)[:, :7])
@@ -149,7 +149,7 @@ def test_a_logit_that_is_no_number_is_not_taken_for_agreement(stand_in: str, tmp
         rows[0, 0] = np.nan
         return rows
 
-    with run_transformers(gguf=tmp_path / "m.gguf", prompts=[[1]], new_tokens=4, threads=1, python=stand_in) as run:
+    with run_transformers(tmp_path / "m.gguf", prompts=[[1]], new_tokens=4, threads=1, python=stand_in) as run:
         assert np.isnan(compare(run, ours).largest_difference)
 
 

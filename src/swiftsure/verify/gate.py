@@ -22,7 +22,7 @@ from swiftsure.records.run_record import utc_now
 from swiftsure.verify.contracts.contract import Contract
 from swiftsure.verify.contracts.sections import MetricLimit
 from swiftsure.verify.judging.verdict import Finding, Verdict, VerdictKind, decide
-from swiftsure.verify.subjects.prometheus import samples
+from swiftsure.verify.prometheus import samples
 from swiftsure.verify.verification import Verification
 
 _LARGEST_PAGE = 16 << 20

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from swiftsure.errors import UsageError
-from swiftsure.verify.subjects.prometheus import parse_metric
+from swiftsure.verify.prometheus import parse_metric
 
 T = TypeVar("T")
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from swiftsure.verify.contracts.contract import LOGITS, Contract
+from swiftsure.verify.judging.conditions import judge_owner
 from swiftsure.verify.judging.verdict import Finding
 
 
 def judge_agreement(figures: Mapping[str, float], contract: Contract, rows: int) -> Iterator[Finding]:
     """``figures``: over ``rows`` rows of logits, by the names that the contract limits for its output ``logits``."""
     limits = contract.limits
-    if contract.owner is None:
-        yield Finding(verdict="HOLD", about="contract", words="nobody owns it: the contract names no owner")
+    yield from judge_owner(contract)
     if not limits.to_dict():
         words = f"no tolerance is set: {contract.kind}.outputs.{LOGITS} of the contract is empty"
         yield Finding(verdict="HOLD", about="tolerance", words=words)

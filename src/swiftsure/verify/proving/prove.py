@@ -41,6 +41,8 @@ from swiftsure.verify.upstream.agreement import require_upstream
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from swiftsure.verify.contracts.contract import Contract
+
 DEFAULT_BUDGET_S = 100.0
 MOST_ROUNDS = 10
 
@@ -94,18 +96,25 @@ def prove(options: ProveOptions, *, console: Console | None = None, worker: Sequ
     choice = choose_threads(options.load.threads, look=NeighbourLook())
     options = replace(options, load=replace(options.load, threads=choice.threads), thread_choice=choice)
     prompts = options.workload()
+    contract = None
     if options.compares_upstream:
         require_upstream()
-        upstream_contract(options)  # what must be preserved is read before anything runs
+        contract = upstream_contract(options.upstream_contract)  # what must be preserved is decided before anything runs
     try:
         with terminate_as_interrupt(), Screen(console) as screen, ExitStack() as stack:
-            return _prove(options, prompts, screen, stack, worker, began)
+            return _prove(options, prompts, contract, screen, stack, worker, began)
     except KeyboardInterrupt:
         raise SwiftsureError("interrupted: the workers were ended, and nothing was proved") from None
 
 
 def _prove(
-    options: ProveOptions, prompts: Sequence[Prompt], screen: Screen, stack: ExitStack, worker: Sequence[str], began: float
+    options: ProveOptions,
+    prompts: Sequence[Prompt],
+    of_upstream: Contract | None,
+    screen: Screen,
+    stack: ExitStack,
+    worker: Sequence[str],
+    began: float,
 ) -> ProveResult:
     created, machine = utc_now(), read_machine()
     info = _model_info(options, screen)
@@ -133,7 +142,7 @@ def _prove(
     probes = time_rounds(runs, prompts, rounds=rounds, clock=clock, buffer_bytes=_token_bytes(info), screen=screen)
     for run in runs.values():
         finish_mode(run, prompts=len(prompts), wall_s=time.perf_counter() - began, screen=screen)
-    upstream = compare_upstream(options, info, truths, runs[BASE].loaded["threads"], screen)
+    upstream = compare_upstream(of_upstream, options, info, truths, runs[BASE].loaded["threads"], screen)
     return summarise(
         runs,
         options=options,

@@ -20,21 +20,29 @@ PROMPTS, NEW_TOKENS = 6, 48
 FULL_PROMPTS, FULL_NEW_TOKENS = 20, 128
 
 
-def upstream_contract(options: ProveOptions) -> Contract:
+def upstream_contract(file: Path | None) -> Contract:
     """The user's, or Swiftsure's own. Raises UsageError."""
-    if options.upstream_contract is None:
+    if file is None:
         return load_contract("upstream")
-    contract = read_contract(options.upstream_contract)
+    contract = read_contract(file)
     if contract.kind != "upstream":
         raise UsageError(f"--upstream-contract takes a contract of kind upstream, got one of kind {contract.kind}")
     return contract
 
 
 def compare_upstream(
-    options: ProveOptions, info: Mapping[str, Any], truths: Sequence[Mapping[str, Any]], threads: int, screen: Screen
+    contract: Contract | None,
+    options: ProveOptions,
+    info: Mapping[str, Any],
+    truths: Sequence[Mapping[str, Any]],
+    threads: int,
+    screen: Screen,
 ) -> dict[str, Any]:
-    """Runs transformers on the first short prompts of the workload (the first prompts if none is short), and judges what it found."""
-    if not options.compares_upstream:
+    """Runs transformers on the first short prompts of the workload (the first prompts if none is short), and judges what it found.
+
+    ``contract``: None where nobody asked for the comparison.
+    """
+    if contract is None:
         return {"status": "NOT MEASURED", "reason": "not asked for (--upstream)"}
     from swiftsure.verify.upstream.agreement import measure_upstream
 
@@ -44,7 +52,6 @@ def compare_upstream(
     screen.show("upstream: transformers on the same weights", 0, None)
     result = measure_upstream(Path(info["path"]), short[:most], new_tokens, threads, isa=options.load.isa)
     screen.line(result.line())
-    contract = upstream_contract(options)
     verdict = decide(judge_agreement(result.agreement.figures(), contract, result.agreement.rows))
     owed = {"name": contract.name, "digest": contract.digest, "limits": contract.limits.to_dict()}
     return {"status": "MEASURED", **result.to_dict(), "contract": owed, "verdict": verdict.to_dict()}

@@ -53,8 +53,12 @@ def subject_from_spec(spec: str, options: SubjectOptions | None = None) -> Subje
     options = options or SubjectOptions()
     kind, colon, rest = spec.partition(":")
     makers: dict[str, Callable[[str, str, SubjectOptions], Subject]] = {
-        "mode": _mode, "file": _file, "url": _url, "cmd": _command, "upstream": _upstream,
-    }  # fmt: skip
+        "mode": _mode,
+        "file": _file,
+        "url": _url,
+        "cmd": _command,
+        "upstream": _upstream,
+    }
     if not colon or kind not in makers:
         listed = "; ".join(KINDS.values())
         raise UsageError(f"a subject must be of one of these kinds: {listed}; got {spec!r}")

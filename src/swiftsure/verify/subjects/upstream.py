@@ -77,17 +77,14 @@ class UpstreamSubject:
     def _score(self, case: Case, ids: list[int]) -> Trial:
         """Row i is what follows token i; the last token is given twice, since a continuation's last token is never read."""
         assert self._path is not None
-        weights: dict[str, Path] = {"folder" if self._path.is_dir() else "gguf": self._path}
         began = perf_counter()
-        with (
-            run_transformers(
-                **weights,  # type: ignore[arg-type]
-                prompts=[ids[:1]],
-                forced=[[*ids[1:], ids[-1]]],
-                threads=self._threads(),
-                time_limit_s=self._options.time_limit_s,
-            ) as run
-        ):
+        with run_transformers(
+            self._path,
+            prompts=[ids[:1]],
+            forced=[[*ids[1:], ids[-1]]],
+            threads=self._threads(),
+            time_limit_s=self._options.time_limit_s,
+        ) as run:
             logits = run.items[0].rows()  # mapped: its bytes stay as long as the array does
         return Trial(
             case=case,

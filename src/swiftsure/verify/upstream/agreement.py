@@ -140,8 +140,7 @@ def measure_upstream(
     """
     if new_tokens < 2:
         raise UsageError(f"new_tokens must be at least 2, got {new_tokens}")
-    folder, gguf = (model_path, None) if model_path.is_dir() else (None, model_path)
-    with run_transformers(gguf=gguf, folder=folder, prompts=prompts_ids, new_tokens=new_tokens, threads=threads, python=python) as run:
+    with run_transformers(model_path, prompts=prompts_ids, new_tokens=new_tokens, threads=threads, python=python) as run:
         if default_logits is not None:
             agreement = compare(run, default_logits)
         else:
@@ -167,11 +166,10 @@ def measure_upstream(
 
 @contextmanager
 def run_transformers(
+    model_path: Path,
     *,
     prompts: Sequence[Sequence[int]],
     threads: int,
-    gguf: Path | None = None,
-    folder: Path | None = None,
     new_tokens: int = 0,
     forced: Sequence[Sequence[int]] | None = None,
     dtype: Literal["float32", "bfloat16"] = "float32",
@@ -180,16 +178,19 @@ def run_transformers(
 ) -> Iterator[UpstreamRun]:
     """Runs :mod:`swiftsure.verify.upstream.child`; the rows live as long as the context.
 
+    Args:
+        model_path: a GGUF file or a folder of safetensors.
+
     Raises as :func:`measure_upstream`, and TimeoutError.
     """
     if not prompts or not all(len(prompt) for prompt in prompts):
         raise UsageError("prompts must hold at least one prompt, and each at least one token")
     with tempfile.TemporaryDirectory(prefix="swiftsure-upstream-") as name:
-        output = Path(name)
+        output, is_folder = Path(name), model_path.is_dir()
         job_prompts = [[int(token) for token in prompt] for prompt in prompts]
         job = {
-            "gguf": str(gguf.resolve()) if gguf else None,
-            "folder": str(folder.resolve()) if folder else None,
+            "gguf": None if is_folder else str(model_path.resolve()),
+            "folder": str(model_path.resolve()) if is_folder else None,
             "dtype": dtype,
             "threads": threads,
             "output": name,

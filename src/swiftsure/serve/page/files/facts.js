@@ -2,13 +2,11 @@
 
 import { el } from "/page/elements.js";
 
-function evidence(name, counts, isOff) {
-  const state = isOff ? "off" : counts?.state ?? "idle";
-  const numbers = Object.entries(counts ?? {}).filter(([key]) => key !== "state");
+function evidence(name, { state, ...counts }) {
   const words = { on: "works", idle: "no occasion yet", off: "switched off" }[state] ?? state;
   return el("tr", `lever-${state}`, [
     el("th", "", name.replaceAll("_", " ")), el("td", "", words),
-    el("td", "counts", numbers.map(([key, value]) => `${value.toLocaleString("en")} ${key.replaceAll("_", " ")}`).join(", ")),
+    el("td", "counts", Object.entries(counts).map(([key, value]) => `${value.toLocaleString("en")} ${key.replaceAll("_", " ")}`).join(", ")),
   ]);
 }
 
@@ -52,13 +50,12 @@ class Card {
   }
 
   takeLevers(levers) {
-    const names = Object.keys(levers);
     const gist = JSON.stringify(levers);
     if (gist === this.gist) return;
     this.gist = gist;
-    this.levers.replaceChildren(...(names.length
-      ? [el("caption", "", "Levers and their evidence since the load"),
-        ...names.map((name) => evidence(name, levers[name], levers[name].state === "off"))]
+    const lines = Object.entries(levers).map(([name, lever]) => evidence(name, lever));
+    this.levers.replaceChildren(...(lines.length
+      ? [el("caption", "", "Levers and their evidence since the load"), ...lines]
       : [el("caption", "", "No levers: this is the reference")]));
   }
 }

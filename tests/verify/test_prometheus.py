@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from swiftsure.errors import UsageError
-from swiftsure.verify.subjects.prometheus import samples
+from swiftsure.verify.prometheus import samples
 
 PAGE = """# TYPE mode_active gauge
 mode_active{isa="avx2",mode="exact",note="a } b, \\"c\\""} 1.0
