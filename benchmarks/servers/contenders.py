@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from benchmarks.peers.adapters import llama_cpp, vllm
 from benchmarks.peers.environments import python_for
@@ -122,18 +123,28 @@ class Server:
         self._wait_until_it_answers(log)
         self.start_s = time.perf_counter() - began
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def turn(self, on: bool) -> None:
         """Others' turns must not share the processors: the whole session of processes is stopped meanwhile."""
-        for pid in _family(self._process.pid):
+        for pid in family(self._process.pid):
             os.kill(pid, signal.SIGCONT if on else signal.SIGSTOP)
 
     def close(self) -> None:
-        family = _family(self._process.pid)
+        processes = family(self._process.pid)
         self.turn(True)
         self._process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(30)
-        for pid in family:
+        for pid in processes:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._log.close()
@@ -152,7 +163,7 @@ class Server:
         raise PeerError(f"{self.contender.name} did not answer within {_START_S:.0f} s; see {log}", "did not start")
 
 
-def _family(root: int) -> list[int]:
+def family(root: int) -> list[int]:
     """A process and all its descendants."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
