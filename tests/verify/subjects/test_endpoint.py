@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from swiftsure.errors import UsageError
+from swiftsure.server_events import EventParser
 from swiftsure.verify.compare.exact import compare_trials
 from swiftsure.verify.subjects.answer import Answer
 from swiftsure.verify.subjects.base import Activation, Case, Trial
 from swiftsure.verify.subjects.endpoint import EndpointProbe, UrlOptions, UrlSubject
-from swiftsure.verify.subjects.server_events import EventParser
 from verify.subjects.stand_in import HELLO, StandIn, chunk, standing_in
 
 USAGE = b'data: {"choices": [], "usage": {"completion_tokens": 2}}\n\n'

@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 
 from swiftsure.errors import UsageError
+from swiftsure.server_events import EventParser
 from swiftsure.verify.prometheus import parse_metric, samples
 from swiftsure.verify.proving.workload import Prompt
 from swiftsure.verify.subjects.activation import compiled_pattern
 from swiftsure.verify.subjects.answer import Answer, AnswerError, error_words
 from swiftsure.verify.subjects.base import Activation, Case, Trial
 from swiftsure.verify.subjects.requests import Score, request_of
-from swiftsure.verify.subjects.server_events import EventParser
 
 KIND = "url"
 _CONNECT_S = 10.0
