@@ -119,6 +119,11 @@ class Exchange:
     settings_dropped: Sequence[str] = ()
     censored: bool = False
     tier: str | None = None  # the tier the endpoint says it used
+    tokenizer_tokens: int | None = None  # the tokenizer's count over the whole text, beside the endpoint's, where a tokenizer is known
+    burst: bool = False  # nearly all content came at once at the end (held back, or not streamed at all): only end to end is measurable
+    hidden_reasoning: bool = False  # the endpoint counted thinking tokens and showed none: its decode rate is not measurable
+    retry_after_s: float | None = None  # what a refusal (429, 503) asked to wait
+    client_lag_s: float | None = None  # the longest that this client's event loop stood still while the exchange ran
     process: int = 0  # which of the client's processes sent it
 
 
