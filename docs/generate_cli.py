@@ -26,6 +26,8 @@ COMMANDS = (
     ["verify", "tasks"],
     ["verify", "results"],
     ["gate"],
+    ["bench"],
+    ["bench", "tiers"],
     ["profile"],
     ["check"],
     ["quantize"],

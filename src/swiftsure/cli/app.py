@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 import typer.main
 
-from swiftsure.cli import check, gate, models, profile, prove, quantize, run, serve, verify
+from swiftsure.cli import bench, check, gate, models, profile, prove, quantize, run, serve, verify
 from swiftsure.cli.framework import BrokenPipe, CommandGroup, Interrupted, PlainCommand
 from swiftsure.errors import NotActiveError, SwiftsureError
 
@@ -45,6 +45,7 @@ app.command("serve", cls=PlainCommand)(serve.serve)
 app.command("prove", cls=PlainCommand)(prove.prove)
 app.add_typer(verify.app, name="verify")
 app.command("gate", cls=PlainCommand)(gate.gate)
+app.add_typer(bench.bench_app, name="bench")
 app.command("profile", cls=PlainCommand)(profile.profile)
 app.command("check", cls=PlainCommand)(check.check)
 app.command("quantize", cls=PlainCommand)(quantize.quantize)

@@ -79,6 +79,40 @@ class ProgressBar:
         self._bar, self._task = None, None
 
 
+class CountBar:
+    """As :class:`ProgressBar` for pieces of work that have names: a callback for (name, pieces done, pieces in all)."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+
+    def __enter__(self) -> CountBar:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        if self._bar is None:
+            if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
+                return
+            self._bar = _new_count_bar()
+            self._task = self._bar.add_task(name, total=total)
+            self._bar.start()
+        if self._task is not None:
+            self._bar.update(self._task, description=name, completed=done, total=total)
+
+
+def _new_count_bar() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
 def _new_bar() -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn

@@ -123,6 +123,17 @@ def split_names(values: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for value in values or () for name in value.split(",") if name.strip())
 
 
+def numbers(name: str, text: str, *, least: int) -> list[int]:
+    """``"1,4"`` -> ``[1, 4]``. Raises UsageError for what is no such list or below ``least``; ``name`` is the option's."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{name} takes whole numbers such as 1,4,8, got {text!r}") from None
+    if min(found) < least:
+        raise UsageError(f"{name} must be at least {least}, got {min(found)}")
+    return found
+
+
 def template_variables_from(values: list[str] | None) -> dict[str, Any]:
     """``["enable_thinking=false"]`` -> ``{"enable_thinking": False}``."""
     import json

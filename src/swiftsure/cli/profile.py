@@ -114,24 +114,12 @@ def profile(
 def _cases(rows: str | None, context: str | None, prefill: str | None) -> list[Case]:
     from swiftsure.engine.profile import Case
 
-    prompts = _numbers("--prefill", prefill, least=1)
-    wanted = _numbers("--rows", rows, least=1) or ([] if prompts and context is None else [1])
-    contexts = _numbers("--context", context, least=0) or [_CONTEXT]
+    prompts = options.numbers("--prefill", prefill, least=1) if prefill is not None else []
+    default = [] if prompts and context is None else [1]
+    wanted = options.numbers("--rows", rows, least=1) if rows is not None else default
+    contexts = options.numbers("--context", context, least=0) if context is not None else [_CONTEXT]
     decode = [Case(kind="decode", rows=n, context=c) for c in contexts for n in wanted]
     return [*decode, *(Case(kind="prefill", rows=n) for n in prompts)]
-
-
-def _numbers(name: str, text: str | None, *, least: int) -> list[int]:
-    """``"1,4"`` -> ``[1, 4]``; nothing given: nothing."""
-    if text is None:
-        return []
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UsageError(f"{name} takes whole numbers such as 1,4,8, got {text!r}") from None
-    if min(numbers) < least:
-        raise UsageError(f"{name} must be at least {least}, got {min(numbers)}")
-    return numbers
 
 
 def _print(result: ProfileResult, *, layers: bool) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from swiftsure import LLM
     from swiftsure.engine.activation import Status
     from swiftsure.engine.load_options import LoadOptions
+    from swiftsure.engine.scheduling import Scheduling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class LoadRequest:
     model: str
     mode: str | None
     options: LoadOptions
+    scheduling: Scheduling | None = None
 
 
 @dataclass(slots=True)
@@ -42,7 +44,8 @@ def load(request: LoadRequest) -> LLM:
     import swiftsure
 
     with ProgressBar("loading") as progress:
-        return swiftsure.load(request.model, mode=request.mode, **request.options.keywords(), progress=progress)
+        keywords = request.options.keywords()
+        return swiftsure.load(request.model, mode=request.mode, scheduling=request.scheduling, **keywords, progress=progress)
 
 
 def run_in_mode(request: LoadRequest, work: Work, *, fall_back: bool, allow_fallback: bool) -> int:
