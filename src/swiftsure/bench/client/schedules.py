@@ -14,7 +14,7 @@ def constant(count: int, *, rate_per_s: float) -> list[float]:
 
 
 def poisson(count: int, *, rate_per_s: float, seed: int) -> list[float]:
-    """Leaving times with independent exponential gaps of mean 1 / rate, the same for the same seed. Raises UsageError as :func:`constant`."""
+    """Leaving times with independent exponential gaps of mean 1 / rate, the same for the same seed. Raises UsageError as ``constant``."""
     _check(count, rate_per_s)
     draw = random.Random(seed)
     times, now_s = [], 0.0
