@@ -13,7 +13,7 @@ SMALL = ("--rows", "1,3", "--requests", "6", "--prompt-tokens", "12", "--tokens"
 
 def test_table_record_and_page_tell_the_same(swiftsure: Run, tiny: Path, tmp_path: Path) -> None:
     record, page = tmp_path / "record.json", tmp_path / "page.html"
-    result = swiftsure("bench", "tiers", tiny, *SMALL, "--price-hour", "2", "--record", record, "--html", page)
+    result = swiftsure("bench", "tiers", tiny, *SMALL, "--price-hour", "2", "--flood", "0,0.5", "--record", record, "--html", page)
     assert result.code == 0, result.err
     lines = result.out.splitlines()
     written = json.loads(record.read_text())
@@ -32,7 +32,11 @@ def test_table_record_and_page_tell_the_same(swiftsure: Run, tiny: Path, tmp_pat
     assert found["claim"]["sentence"] in lines
     assert page.read_text().count("<svg") == 8
     assert found["claim"]["sentence"].partition(" comes")[0].partition(" does")[0].strip('"') in page.read_text()
-    assert result.line("EXIT ").startswith("EXIT mode=exact status=ok items=7/7")
+    assert result.line("EXIT ").startswith("EXIT mode=exact status=ok items=12/12")
+    for one in found["floods"]:
+        assert one["kept"] == (one["moved"] <= one["slack"] + 0.1)
+        assert one["alone"]["standard_tokens_per_s"] == 0 < one["standard_alone_tokens_per_s"]
+        assert one["alone"]["gaps"] > 0 < one["flood"]["gaps"]
 
 
 @pytest.mark.parametrize(
@@ -41,6 +45,8 @@ def test_table_record_and_page_tell_the_same(swiftsure: Run, tiny: Path, tmp_pat
         (("--rows", "4,1", "--mode", "exact"), "rows must be different numbers from 1 to 64 in rising order, got 4,1"),
         (("--rows", "x"), "--rows takes whole numbers such as 1,4,8, got 'x'"),
         (("--rows", "1,8", "--requests", "4"), "requests must be at least 8, got 4"),
+        (("--flood", "a"), "--flood takes shares such as 0.1,0.3,0.5, got 'a'"),
+        (("--flood", "0.1,11"), "priority_slack must be a share from 0 to 10, got 11.0"),
         (("--load", "0"), "load must be a number above 0, got 0.0"),
         (("--mode", "default"), "bench tiers measures requests that share passes, which mode default does not have here; take mode exact"),
         (("--mode", "exact", "--tokens", "600"), "664 tokens, prompt and answer, do not fit the context of 640 tokens"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import ALL_LEVERS, FakeBackend, StillCost, make_engine, make_llm, request, run_all, token_by_token, unproved
 
-from swiftsure import Scheduling
+from swiftsure import SamplingParams, Scheduling
 from swiftsure.engine.pass_cost import PassCost
 from swiftsure.engine.speculation import StepCost
 from swiftsure.errors import UsageError
@@ -103,6 +103,21 @@ def test_snapshot_shows_queues_blocks_and_the_last_pass():
         assert (after.last_pass_rows_standard, after.last_pass_rows_priority) == (0, 4)
         assert after.kv_blocks_free == 39
         assert after.to_dict()["rides_declined"] == after.rides_declined > 0
+
+
+def test_limits_change_between_requests_only():
+    with make_llm(levers=ALL_LEVERS) as llm:
+        llm.submit([1, 2, 3], sampling=SamplingParams(max_tokens=2))
+        with pytest.raises(UsageError, match="limits change between requests only; 0 run and 1 wait"):
+            llm.reschedule(Scheduling())
+        while llm.step():
+            pass
+        llm.reschedule(Scheduling(max_running=2, priority_slack=10.0))
+        assert llm.scheduling.max_running == 2
+        for key in range(3):
+            llm.submit([key], sampling=SamplingParams(max_tokens=4, ignore_eos=True))
+        llm.step()
+        assert (llm.snapshot().running_standard, llm.snapshot().waiting_standard) == (2, 1)
 
 
 def test_tier_is_a_keyword_of_generate_and_stream():

@@ -11,6 +11,7 @@ from swiftsure.cli import options
 from swiftsure.cli.console import print_table, print_wrapped
 from swiftsure.cli.framework import option
 from swiftsure.cli.licence import settle_licences
+from swiftsure.errors import UsageError
 
 if TYPE_CHECKING:
     from swiftsure.bench.tiers.measure import TierResult
@@ -30,7 +31,16 @@ Load = Annotated[
     float,
     option("--load", metavar="SHARE", section=_WHAT, help="Arrivals, as a share of what the largest batch answers. Default: 0.7."),
 ]
-Rounds = Annotated[int, option("--rounds", metavar="N", section=_WHAT, help="Rounds over all settings. Default: 2.")]
+Rounds = Annotated[int, option("--rounds", metavar="N", section=_WHAT, help="Rounds over all settings. Default: 3.")]
+Flood = Annotated[
+    str | None,
+    option(
+        "--flood",
+        metavar="S,S",
+        section=_WHAT,
+        help="Also measure priority requests in a flood of standard ones, at these values of --priority-slack: 0.1,0.3,0.5.",
+    ),
+]
 PriceHour = Annotated[
     float, option("--price-hour", metavar="P", section=_CLAIM, help="Price of an hour of this machine, in any currency. Default: 1.")
 ]
@@ -55,7 +65,8 @@ def tiers(
     prompt_tokens: Prompt = 64,
     tokens: Tokens = 64,
     load: Load = 0.7,
-    rounds: Rounds = 2,
+    rounds: Rounds = 3,
+    flood: Flood = None,
     price_hour: PriceHour = 1.0,
     speed: Speed = 2.5,
     price: Price = 6.0,
@@ -88,6 +99,7 @@ def tiers(
         price_hour=price_hour,
         speed=speed,
         price=price,
+        slacks=_slacks(flood),
     )
     for path in (record, html):
         if path is not None:
@@ -130,6 +142,13 @@ def tiers(
     return run_in_mode(request, work, fall_back=False, allow_fallback=False)
 
 
+def _slacks(text: str | None) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(",")) if text is not None else ()
+    except ValueError:
+        raise UsageError(f"--flood takes shares such as 0.1,0.3,0.5, got {text!r}") from None
+
+
 def _print(result: TierResult) -> None:
     from swiftsure.bench.tiers import report
 
@@ -140,6 +159,9 @@ def _print(result: TierResult) -> None:
     print_wrapped("", report.arrivals_line(result))
     columns = range(len(report.BOARDING_HEAD))
     print_table(list(report.BOARDING_HEAD), report.boarding_cells(result), right=[0, *columns[2:]])
+    if result.floods:
+        print()
+        print_table(list(report.FLOOD_HEAD), report.flood_cells(result), right=range(len(report.FLOOD_HEAD)), gap=1)
     print()
     for line in report.findings(result):
         print_wrapped("", line)

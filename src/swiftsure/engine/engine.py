@@ -209,6 +209,14 @@ class Engine:
         self._counting.forget_prompts()
         self.drafting.clear()
 
+    def reschedule(self, scheduling: Scheduling) -> None:
+        """Other limits from the next request on. The cache is emptied. Raises UsageError while there are requests."""
+        if self.has_work:
+            raise UsageError(f"limits change between requests only; {len(self.running)} run and {len(self.waiting)} wait")
+        self.scheduling = scheduling
+        self._limits = scheduling.limits(self.backend, self.levers)
+        self._reset_cache()
+
     def snapshot(self) -> EngineSnapshot:
         """Queues, blocks, the last pass and what was counted so far; takes microseconds."""
         return self._counting.snapshot(self.waiting, self.running, self._blocks)

@@ -318,8 +318,17 @@ class LLM:
 
     @property
     def scheduling(self) -> Scheduling:
-        """The limits of the queues that the model was loaded with."""
+        """The limits of the queues."""
         return self._engine.scheduling
+
+    def reschedule(self, scheduling: Scheduling) -> None:
+        """Sets other limits of the queues and empties the prefix cache; no answer changes.
+
+        Raises UsageError while requests are in flight.
+        """
+        with self._lock:
+            self._check_open()
+            self._engine.reschedule(scheduling)
 
     @property
     def context(self) -> int:

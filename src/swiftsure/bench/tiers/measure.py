@@ -9,8 +9,10 @@ from typing import Any
 
 from swiftsure.bench.tiers.boarding import BOARDINGS, Boarding, ride
 from swiftsure.bench.tiers.figures import CLAIMED_PRICE, CLAIMED_SPEED, Claim, Figures, claim, figures, middle
+from swiftsure.bench.tiers.flood import FloodOptions, FloodResult, measure_floods, pieces
 from swiftsure.bench.tiers.riders import Rider, arrivals, prompts
 from swiftsure.engine.llm import LLM
+from swiftsure.engine.scheduling import Scheduling
 from swiftsure.errors import ContextLengthError, UsageError
 from swiftsure.records.machine import MachineFacts, peak_rss_bytes, read_machine
 from swiftsure.records.run_record import RunRecord
@@ -27,7 +29,7 @@ class TierOptions:
 
     rows: batches, requests that share a pass. requests: of each setting, at least as many as the largest batch. load: arrivals, as a share
     of what the largest batch can answer; every way to board has the same ones. price_hour: of the machine, in any currency. speed, price:
-    the claim.
+    the claim. slacks: at which a priority request is measured in a flood of standard ones; none: it is not.
 
     Raises UsageError for a value that its message states.
     """
@@ -37,10 +39,11 @@ class TierOptions:
     prompt_tokens: int = 64
     tokens: int = 64
     load: float = 0.7
-    rounds: int = 2
+    rounds: int = 3
     price_hour: float = 1.0
     speed: float = CLAIMED_SPEED
     price: float = CLAIMED_PRICE
+    slacks: tuple[float, ...] = ()
     seed: int = 1
 
     def __post_init__(self) -> None:
@@ -52,6 +55,13 @@ class TierOptions:
         for name in ("load", "price_hour", "speed", "price"):
             if not 0.0 < getattr(self, name) < 1e9:
                 raise UsageError(f"{name} must be a number above 0, got {getattr(self, name)}")
+        for slack in self.slacks:
+            Scheduling(priority_slack=slack)
+
+    @property
+    def flood(self) -> FloodOptions:
+        tokens = 2 * self.tokens  # enough gaps for a 99th percentile
+        return FloodOptions(slacks=self.slacks, prompt_tokens=self.prompt_tokens, tokens=tokens, rounds=self.rounds, seed=self.seed + 10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +75,7 @@ class TierResult:
     boarding: tuple[Figures, ...]
     arrivals_per_s: float
     claim: Claim
+    floods: tuple[FloodResult, ...]
     load_s: float
     wall_s: float
     machine: MachineFacts = field(default_factory=read_machine)
@@ -76,6 +87,7 @@ class TierResult:
             "claim": self.claim.to_dict(),
             "arrivals_per_s": self.arrivals_per_s,
             "boarding": [point.to_dict() for point in self.boarding],
+            "floods": [flood.to_dict() for flood in self.floods],
         }
 
     def record(self, arguments: Sequence[str]) -> RunRecord:
@@ -107,6 +119,7 @@ def measure(llm: LLM, options: TierOptions, *, advance: Advance = lambda name, d
     bench = _Bench(llm, options, advance)
     curve = bench.curve()
     boarding, per_s = bench.boarding(curve)
+    floods = bench.floods()
     return TierResult(
         options=options,
         activation=llm.activation.to_dict(),
@@ -115,6 +128,7 @@ def measure(llm: LLM, options: TierOptions, *, advance: Advance = lambda name, d
         boarding=boarding,
         arrivals_per_s=per_s,
         claim=claim(curve, speed=options.speed, price=options.price),
+        floods=floods,
         load_s=sum(llm.load_phases.values()),
         wall_s=time.perf_counter() - began,
     )
@@ -126,7 +140,7 @@ def _check(llm: LLM, options: TierOptions) -> None:
     seats = llm.scheduling.max_running
     if options.rows[-1] > seats:
         raise UsageError(f"the model was loaded for at most {seats} requests in a pass, {options.rows[-1]} are to be measured")
-    need, memory = options.prompt_tokens + options.tokens, llm.memory
+    need, memory = options.prompt_tokens + (2 if options.slacks else 1) * options.tokens, llm.memory
     if need > llm.context:
         raise ContextLengthError(f"{need} tokens, prompt and answer, do not fit the context of {llm.context} tokens")
     blocks = options.rows[-1] * (-(-need // memory.kv_block_size) + 1)  # one each to grow into
@@ -146,7 +160,8 @@ class _Bench:
         self._prompts = prompts(options.requests, options.prompt_tokens, encode=lambda text: encode(text, special=False), seed=options.seed)
         ways = [(seats, boarding) for seats in options.rows for boarding in (BOARDINGS if seats > 1 else ("continuous",))]
         self._ways: list[tuple[int, Boarding]] = ways  # with one seat all ways are one
-        self._done, self._total = 0, options.rounds * (len(options.rows) + len(ways)) + 1
+        floods = pieces(options.flood) if options.slacks else 0
+        self._done, self._total = 0, options.rounds * (len(options.rows) + len(ways)) + 1 + floods
 
     def curve(self) -> tuple[Figures, ...]:
         """Batches in changing order, each with all of the requests, one batch after the other."""
@@ -172,6 +187,9 @@ class _Bench:
                 rides = ride(self._llm, riders, seats=seats, boarding=boarding)
                 found[seats, boarding].append(figures([rides], seats=seats, boarding=boarding, price_hour=options.price_hour))
         return tuple(middle(repeats) for repeats in found.values()), per_s
+
+    def floods(self) -> tuple[FloodResult, ...]:
+        return measure_floods(self._llm, self._options.flood, advance=self._next) if self._options.slacks else ()
 
     def _batches(self, seats: int, *, most: int | None = None) -> Figures:
         """All requests in full batches; what is left over after the last full one stays behind."""

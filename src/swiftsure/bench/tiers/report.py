@@ -13,6 +13,7 @@ from swiftsure.records.page import render_page
 
 CURVE_HEAD = ("rows a pass", "tokens/s a user", "tokens/s in all", "first token ms", "gap p99 ms", "per million")
 BOARDING_HEAD = ("seats", "boarding", "seat ms", "p99", "first ms", "p99", "a user", "in all", "gap p99")
+FLOOD_HEAD = ("slack", "gap p50", "flood", "gap p99", "flood", "moved", "allowed", "first ms", "flood", "standard", "left")
 NAMES: dict[Boarding, str] = {"at_once": "at once", "continuous": "continuous", "full": "when full"}
 
 NOTES = (
@@ -23,6 +24,10 @@ NOTES = (
     "later waits until it is back. When full: it waits until its seats are taken. Continuous: whoever comes takes a free seat at the next "
     "edge between two passes. Seat ms is the wait until a request may board, in the median and in the slowest hundredth; first ms is its "
     "time to first token, that wait included. With one seat all ways are the same.",
+    "Flood: priority requests one after the other, alone and among standard requests of which there are always more than may run. Gaps, in "
+    "ms, are between deliveries of a request; moved is what the flood does to their 99th percentile, the median of the rounds, each "
+    "against the run alone before it. Allowed is the slack and a tenth. Standard is what is left for standard requests, in tokens/s, and "
+    "as a share of what they get without priority requests.",
     "The claim is a provider's of its fast tier, not reproduced by others. A larger batch of the standard tier makes leaving alone look "
     "faster and costs more to give up; the claim comes true where leaving alone is fast enough and the machine's time that it takes "
     "costs no more than is asked.",
@@ -54,6 +59,22 @@ def boarding_cells(result: TierResult) -> list[list[str]]:
             f"{point.gap_p99_s * 1e3:.1f}",
         ]
         for point in result.boarding
+    ]
+
+
+def flood_cells(result: TierResult) -> list[list[str]]:
+    return [
+        [
+            f"{flood.slack:g}",
+            *(f"{tide.gap_p50_s * 1e3:.1f}" for tide in (flood.alone, flood.flood)),
+            *(f"{tide.gap_p99_s * 1e3:.1f}" for tide in (flood.alone, flood.flood)),
+            f"{flood.moved:+.0%}",
+            f"{flood.allowed:.0%}" if flood.kept else f"{flood.allowed:.0%} broken",
+            *(f"{tide.ttft_p50_s * 1e3:.0f}" for tide in (flood.alone, flood.flood)),
+            f"{flood.flood.standard_tokens_per_s:.0f}",
+            f"{flood.left:.0%}",
+        ]
+        for flood in result.floods
     ]
 
 
@@ -107,6 +128,8 @@ def render_tiers(result: TierResult) -> str:
         "arrivals": arrivals_line(result),
         "boarding_head": BOARDING_HEAD,
         "boarding": boarding_cells(result),
+        "flood_head": FLOOD_HEAD,
+        "floods": flood_cells(result),
         "notes": NOTES,
         "facts": [
             ("mode", facts["mode"]),
