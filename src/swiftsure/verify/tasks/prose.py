@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 import re
 from functools import lru_cache
-from importlib import resources
 
+from swiftsure.records.texts import opticks
 from swiftsure.verify.tasks.items import Choice, Passage, Place
 
 PLACES_PER_PASSAGE = 9
@@ -21,8 +21,7 @@ _WORD = re.compile(r"(?<= )[a-z]{4,}(?=[ ,;:.])")
 
 @lru_cache(maxsize=1)
 def paragraphs() -> tuple[str, ...]:
-    text = resources.files("swiftsure.verify").joinpath("data", "opticks.txt").read_text(encoding="utf-8")
-    return tuple(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+    return tuple(" ".join(paragraph.split()) for paragraph in opticks().split("\n\n"))
 
 
 def word_passages() -> tuple[Passage, ...]:
