@@ -15,7 +15,8 @@
     ├── CapacityError              1   memory or key-value blocks ran out
     ├── NotActiveError             3   a mode or a lever cannot engage
     ├── UnprovedError              3   occasions arose and the evidence is missing
-    └── ContractError              1   a promise was broken while running
+    ├── ContractError              1   a promise was broken while running
+    └── EndpointError              1   an endpoint that is measured does not answer, or refuses what it is asked
 """
 
 from __future__ import annotations
@@ -99,3 +100,10 @@ class UnprovedError(SwiftsureError):
 
 class ContractError(SwiftsureError):
     exit_code = 1
+
+
+class EndpointError(SwiftsureError):
+    exit_code = 1
+
+    def __init__(self, message: str) -> None:
+        super().__init__(quotable(message))

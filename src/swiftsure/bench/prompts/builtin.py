@@ -23,7 +23,5 @@ def quick_prompts() -> tuple[Prompt, ...]:
 
 
 def _prompt(entry: dict[str, Any]) -> Prompt:
-    messages: Sequence[dict[str, str]] = [
-        {"role": role, "content": entry[role].strip()} for role in ("system", "user") if role in entry
-    ]
+    messages: Sequence[dict[str, str]] = [{"role": role, "content": entry[role].strip()} for role in ("system", "user") if role in entry]
     return Prompt(name=entry["name"], kind=entry["kind"], messages=messages, max_tokens=entry["max_tokens"])

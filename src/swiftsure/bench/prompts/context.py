@@ -1,6 +1,6 @@
 """The long text that is pasted above a prompt: Newton's Opticks (fourth edition, 1730), in the public domain.
 
-Beyond the book's length its sentences go on in other orders, so that no stretch of the text comes twice: a prefix cache, a lookup draft or
+Beyond the book's length its sentences go on in other orders, so that no page of the text comes twice: a prefix cache, a lookup draft or
 compression of repeats must not make a long prompt look cheap.
 """
 
@@ -24,11 +24,11 @@ _SEED = 1730
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """``tokens``: about how many ``text`` has. ``scaled``: why they are fewer than wanted, or None."""
+    """``tokens``: about how many the text of ``characters`` has. ``scaled``: why they are fewer than wanted, or None."""
 
     wanted_tokens: int
     tokens: int
-    text: str
+    characters: int
     scaled: str | None
 
 
@@ -50,7 +50,7 @@ def context_for(
         if room < wanted_tokens:
             tokens = room
             scaled = f"{wanted_tokens} tokens were wanted; the model's window of {window} leaves {room} beside the prompt and its answer"
-    return Context(wanted_tokens=wanted_tokens, tokens=tokens, text=long_text(int(tokens * characters_per_token)), scaled=scaled)
+    return Context(wanted_tokens=wanted_tokens, tokens=tokens, characters=int(tokens * characters_per_token), scaled=scaled)
 
 
 def long_text(length: int) -> str:

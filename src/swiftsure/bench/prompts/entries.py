@@ -13,18 +13,40 @@ MAX_NAME = 80
 MAX_MESSAGES = 2000
 MAX_TOKENS = 1_000_000
 
-_SHAREGPT_ROLES = {"human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant", "system": "system"}
+_SHAREGPT_ROLES = {
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "assistant": "assistant",
+    "system": "system",
+}
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _OURS = frozenset(
-    ("name", "custom_id", "kind", "sampling", "messages", "prompt", "text", "model", "stream", "stream_options", "n", "user", "metadata", "store")
+    (
+        "name",
+        "custom_id",
+        "kind",
+        "sampling",
+        "messages",
+        "prompt",
+        "text",
+        "model",
+        "stream",
+        "stream_options",
+        "n",
+        "user",
+        "metadata",
+        "store",
+    )
 ) | frozenset(_LENGTHS)
 """Fields that the bench reads or decides itself, or that name the user whose request it was."""
 _REQUEST = frozenset(
     (
-        "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "seed", "logit_bias",
-        "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "reasoning", "thinking", "verbosity", "ignore_eos",
-        "min_tokens", "system", "stop_sequences", "chat_template_kwargs", "service_tier",
+        "temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "stop", "stop_sequences",
+        "seed", "logit_bias", "tools", "tool_choice", "parallel_tool_calls", "response_format", "reasoning_effort", "reasoning", "thinking",
+        "verbosity", "ignore_eos", "min_tokens", "system", "chat_template_kwargs", "service_tier",
     )
 )  # fmt: skip
 """Fields of a request that are sent when they stand beside a prompt; others are left out, and said so."""

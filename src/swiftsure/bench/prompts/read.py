@@ -1,8 +1,8 @@
 """A user's own prompts from a file: its form is told from its ending and its first record.
 
 ``.txt``      prompts apart by lines of ``---``; a file without such a line is one prompt (blank lines belong to prompts)
-``.jsonl``    one prompt a line: ``{"messages": [...]}``, ``{"prompt": "..."}`` or ``{"text": "..."}``, with ``name``, ``kind``, ``max_tokens``
-              and fields of the request beside it; or lines of OpenAI request logs: such a body, or one under ``body`` or ``request``
+``.jsonl``    one prompt a line: ``{"messages": [...]}``, ``{"prompt": "..."}`` or ``{"text": "..."}``, beside it ``name``, ``kind``,
+              ``max_tokens`` and fields of a request; or a line of an OpenAI request log: such a body, or one under ``body`` or ``request``
 ``.json``     ShareGPT: an array of ``{"conversations": [{"from": "human", "value": "..."}, ...]}``; or an array of what jsonl has a line of
 
 Nothing is executed, and everything has a bound. Errors name the file and the line or entry.

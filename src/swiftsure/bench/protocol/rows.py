@@ -36,14 +36,14 @@ def to_row(exchange: Exchange) -> dict[str, Any]:
 
 
 def from_row(row: Mapping[str, Any]) -> Exchange:
-    """Raises UsageError for a row that is not an exchange of this schema."""
+    """Raises UsageError for a row that is not an exchange of this schema. A field that came later than the row has its default."""
     if row.get("schema") != SCHEMA:
         raise UsageError(f"an exchange of schema {SCHEMA} is expected, got {row.get('schema')!r:.100}")
     try:
         columns = zip(row["arrival_at_s"], row["arrival_share"], row["arrival_characters"], strict=True)
         arrivals = tuple(Arrival(at_s=at_s, share=share, characters=characters) for at_s, share, characters in columns)
         usage = Usage(**{name: row[column] for name, column in _USAGE.items()}) if row["has_usage"] else None
-        own = {name: row[name] for name in _OWN} | {"settings_dropped": tuple(row["settings_dropped"])}
+        own = {name: row[name] for name in _OWN if name in row} | {"settings_dropped": tuple(row["settings_dropped"])}
         return Exchange(trial=Trial(**{name: row[name] for name in _TRIAL}), arrivals=arrivals, usage=usage, **own)
     except KeyError as error:
         raise UsageError(f"the exchange has no column {error.args[0]}") from None

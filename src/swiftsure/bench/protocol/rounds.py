@@ -1,0 +1,221 @@
+"""A round from its plan to its last exchange on disk; the same call begins one and goes on with one that was cut off."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from swiftsure.bench.exchange import Exchange, Prompt, Request
+from swiftsure.bench.prompts.change import as_messages, as_text, characters, cold, digest, nonce
+from swiftsure.bench.prompts.context import Context, context_for, long_text
+from swiftsure.bench.protocol.endpoint import Found
+from swiftsure.bench.protocol.plan import START, Cell, Material, left_of, plan_round, requests_of
+from swiftsure.bench.protocol.settings import RoundSettings, differences
+from swiftsure.bench.protocol.start import Measure, Start, ask_once
+from swiftsure.bench.protocol.state import CellState, RoundState
+from swiftsure.bench.protocol.store import BenchFolder
+from swiftsure.bench.target import Target
+from swiftsure.errors import EndpointError, UsageError
+from swiftsure.records.machine import read_machine
+
+_CHARACTERS_PER_TOKEN_AT_LEAST = 2.5  # of users' prompts in any language, where room for them is reckoned
+_GONE_AFTER = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a command line asks for. ``source``: where the prompts are from. ``target`` as given, before anything was looked up."""
+
+    target: Target
+    prompts: tuple[Prompt, ...]
+    source: str
+    settings: RoundSettings
+    interface: str = "auto"
+    processes: int | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """What two starts into one folder must have in common. Headers by name only: their values may be keys."""
+        target = self.target
+        return {
+            "url": target.url,
+            "interface": self.interface,
+            "model": target.model,
+            "mode": target.mode,
+            "headers": sorted(target.headers),
+            "tokenizer": target.tokenizer,
+            "time_limit_s": target.time_limit_s,
+            "prompts_sha256": digest(self.prompts),
+            "settings": self.settings.to_dict(),
+        }
+
+
+class Watcher(Protocol):
+    """Is told how a round goes on; all calls come from the thread that called ``run_round``."""
+
+    def begin_round(self, state: RoundState) -> None: ...
+
+    def changed(self, state: RoundState) -> None: ...
+
+    def end_cell(self, state: RoundState, cell: CellState, saturated: str | None) -> None: ...
+
+
+def check_same(head: Mapping[str, Any], asked: Asked, folder: Path) -> None:
+    """Raises UsageError that names every setting that is another than the folder's."""
+    lines = differences(head.get("asked", {}), asked.identity())
+    if lines:
+        raise UsageError(f"{folder} was begun with other settings: {'; '.join(lines)}. Give the same ones, or another folder")
+
+
+def head_of(asked: Asked, found: Found, first: Start) -> dict[str, Any]:
+    """bench.json of a new folder: what was asked, and what was found on the first request."""
+    prompts = sized(asked)
+    context = _context(asked, found, first)
+    target = {"url": found.target.url, "interface": first.interface, "model": found.target.model, "mode": asked.target.mode}
+    return {
+        "id": secrets.token_hex(8),
+        "asked": asked.identity(),
+        "settings": asked.settings.to_dict(),
+        "target": target | {"window": found.window, "window_from": found.window_from},
+        "machine": read_machine().to_dict(),
+        "prompts": {
+            "source": asked.source,
+            "sha256": digest(asked.prompts),
+            "items": [{"name": p.name, "kind": p.kind, "max_tokens": p.max_tokens, "characters": characters(p)} for p in prompts],
+        },
+        "characters_per_token": {"value": round(first.characters_per_token, 3), "measured": first.measured},
+        "context": None
+        if context is None
+        else {
+            "wanted_tokens": context.wanted_tokens,
+            "tokens": context.tokens,
+            "characters": context.characters,
+            "scaled": context.scaled,
+        },
+    }
+
+
+def sized(asked: Asked) -> tuple[Prompt, ...]:
+    """The prompts as they are sent: the answer's length and further fields as the settings say."""
+    settings = asked.settings
+    return tuple(
+        replace(
+            prompt,
+            max_tokens=prompt.max_tokens if settings.max_tokens is None else settings.max_tokens,
+            sampling={**prompt.sampling, **settings.sampling},
+        )
+        for prompt in asked.prompts
+    )
+
+
+def _context(asked: Asked, found: Found, first: Start) -> Context | None:
+    if not asked.settings.context_tokens:
+        return None
+    others = max(p.max_tokens + int(characters(p) / _CHARACTERS_PER_TOKEN_AT_LEAST) + 64 for p in sized(asked))
+    return context_for(
+        asked.settings.context_tokens, window=found.window, others_tokens=others, characters_per_token=first.characters_per_token
+    )
+
+
+def material_of(asked: Asked, head: Mapping[str, Any]) -> Material:
+    """The prompts in the interface's form, and the context that the folder was begun with."""
+    fitting = as_text if head["target"]["interface"] == "completions" else as_messages
+    context = head.get("context")
+    return Material(
+        prompts=tuple(fitting(prompt) for prompt in sized(asked)),
+        context=None if context is None else long_text(context["characters"]),
+    )
+
+
+def target_of(asked: Asked, head: Mapping[str, Any]) -> Target:
+    """The target as the folder's first start found it, with this start's key."""
+    found = head["target"]
+    return replace(asked.target, url=found["url"], interface=found["interface"], model=found["model"])
+
+
+class RoundRunner:
+    """Measures what is left of one round."""
+
+    def __init__(self, folder: BenchFolder, asked: Asked, *, measure: Measure, watcher: Watcher) -> None:
+        self._folder = folder
+        self._asked = asked
+        self._measure = measure
+        self._watcher = watcher
+        self._target = target_of(asked, folder.head)
+        self._material = material_of(asked, folder.head)
+
+    def run(self, *, first: Exchange | None = None) -> RoundState:
+        """``first``: the first request of this folder, which is the round's cold start. Returns how the round ended, when all is on disk.
+
+        Raises EndpointError where the endpoint is gone: what was measured is kept, and the next start goes on.
+        """
+        number, known = self._folder.begin_round()
+        names = [prompt.name for prompt in self._material.prompts]
+        state = RoundState(number, [CellState(cell=cell) for cell in plan_round(self._asked.settings, names, number)])
+        for exchange in known:
+            state.add(exchange)
+        self._watcher.begin_round(state)
+        if not any(exchange.trial.row == START for exchange in known):
+            self._folder.append(first if first is not None and first.trial.round == number else self._start(number))
+        for cell_state in state.cells:
+            left = left_of(cell_state.cell, known)
+            if left:
+                state.current = cell_state
+                requests = requests_of(cell_state.cell, left, known, self._material)
+                saturated = self._run_cell(state, cell_state.cell, requests)
+                self._watcher.end_cell(state, cell_state, saturated)
+        self._folder.end_round()
+        return state
+
+    def _run_cell(self, state: RoundState, cell: Cell, requests: list[Request]) -> str | None:
+        gate = _Gate(self._keep(state), most=max(_GONE_AFTER, 2 * cell.users))
+        facts = self._measure(self._target, requests, users=cell.users, on_exchange=gate.pass_on, processes=self._asked.processes)
+        gate.close()
+        prompts = dict.fromkeys(request.trial.prompt for request in requests)
+        self._folder.add_cell(round=state.number, row=cell.row, users=cell.users, prompts=prompts, facts=facts)
+        return facts.saturated
+
+    def _keep(self, state: RoundState) -> Callable[[Exchange], None]:
+        def keep(exchange: Exchange) -> None:
+            self._folder.append(exchange)
+            state.add(exchange)
+            self._watcher.changed(state)
+
+        return keep
+
+    def _start(self, number: int) -> Exchange:
+        """The cold start of a later round: the shortest prompt with a few tokens."""
+        shortest = min(self._material.prompts, key=characters)
+        prompt = replace(cold(shortest, nonce()), name=START, max_tokens=min(16, shortest.max_tokens))
+        exchange = ask_once(self._target, prompt, round=number, measure=self._measure)
+        if exchange.error is not None:
+            words = exchange.error_words or exchange.error
+            raise EndpointError(f"{self._target.url} does not answer the first request of round {number}: {words}")
+        return exchange
+
+
+class _Gate:
+    """Holds connections that failed back until something else comes: of an endpoint that is gone nothing was measured."""
+
+    def __init__(self, keep: Callable[[Exchange], None], *, most: int) -> None:
+        self._keep = keep
+        self._most = most
+        self._held: list[Exchange] = []
+
+    def pass_on(self, exchange: Exchange) -> None:
+        if exchange.error == "connect":
+            self._held.append(exchange)
+            if len(self._held) >= self._most:
+                words = exchange.error_words or "no connection"
+                raise EndpointError(f"the endpoint is gone: {len(self._held)} connections in a row failed ({words}); they are not kept")
+            return
+        self.close()
+        self._keep(exchange)
+
+    def close(self) -> None:
+        """The failures between answers are figures of the endpoint."""
+        held, self._held = self._held, []
+        for exchange in held:
+            self._keep(exchange)
