@@ -14,7 +14,8 @@ from swiftsure.bench.prompts.context import context_for, long_text
 from swiftsure.bench.prompts.read import read_prompts
 from swiftsure.errors import UsageError
 
-CHAT = Prompt(name="a", kind="chat", messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}], max_tokens=9)
+SAID = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Why?"}]
+CHAT = Prompt(name="a", kind="chat", messages=SAID, max_tokens=9)
 TEXT = Prompt(name="b", kind="own", text="Once upon", max_tokens=9)
 
 
@@ -86,7 +87,7 @@ def test_jsonl_has_texts_messages_and_request_logs(tmp_path: Path) -> None:
         {"prompt": "P", "max_tokens": 7, "temperature": 0.5, "difficulty": 3},
         {"name": "n", "kind": "k", "messages": [{"role": "user", "content": "M"}], "sampling": {"anything": 1}},
         {"custom_id": "r1", "method": "POST", "url": "/v1/chat/completions", "body": {
-            "model": "gpt", "stream": True, "user": "u", "max_completion_tokens": 5, "odd": 1, "messages": [{"role": "user", "content": "L"}]}},
+            "model": "gpt", "stream": True, "user": "u", "max_completion_tokens": 5, "odd": 1, "messages": SAID}},
         "plain",
     ]  # fmt: skip
     found = read_prompts(written(tmp_path, "log.jsonl", "\n".join(map(json.dumps, lines)) + "\n"), limit=20)
