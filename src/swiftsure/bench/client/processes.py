@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ class LoadProcess:
     """One process in a session of its own, so that Ctrl-C in a terminal reaches the parent alone."""
 
     def __init__(self, plan: Plan) -> None:
+        self.target = plan.target
         module = "engine_process" if plan.target.interface == "engine" else "load_process"
         self._process = subprocess.Popen(
             [sys.executable, "-m", f"swiftsure.bench.client.{module}"],
@@ -37,6 +39,12 @@ class LoadProcess:
             self.pipe: Connection[FromParent, FromProcess] = Connection(os.dup(stdout.fileno()), writable=False)
         self.facts: ProcessFacts | None = None
         self.tell(plan)
+
+    def take_up(self, plan: Plan) -> Self:
+        """Another load on the engine that it holds."""
+        self.facts = None
+        self.tell(plan)
+        return self
 
     def tell(self, message: FromParent) -> None:
         with suppress(BrokenPipeError):  # it died, which the other pipe tells
@@ -74,7 +82,7 @@ class ProcessGroup:
 
     def __enter__(self) -> Self:
         try:
-            self._processes += map(LoadProcess, self._plans)
+            self._processes += map(_process_for, self._plans)
             for process in self._processes:
                 ready = process.hear()
                 assert isinstance(ready, Ready)
@@ -112,4 +120,30 @@ class ProcessGroup:
 
     def _close(self) -> None:
         for process in self._processes:
-            process.close()
+            if process.target.interface == "engine" and process.facts is not None:
+                _keep(process)
+            else:
+                process.close()
+
+
+_spare: list[LoadProcess] = []
+"""The last built-in engine, at most one: its model stays loaded and its caches know what it was asked, over the loads of one round."""
+
+
+def _process_for(plan: Plan) -> LoadProcess:
+    if _spare and _spare[0].target == plan.target:
+        return _spare.pop().take_up(plan)
+    close_spare()
+    return LoadProcess(plan)
+
+
+def _keep(process: LoadProcess) -> None:
+    close_spare()
+    _spare.append(process)
+
+
+@atexit.register
+def close_spare() -> None:
+    """Ends the built-in engine that is kept for the next load, if there is one."""
+    while _spare:
+        _spare.pop().close()
