@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -105,7 +107,11 @@ class StubServer:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int) -> bool:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first = await reader.readexactly(1)
+        if first == b"\x16":  # TLS, which is not spoken here
+            writer.write(answer("400 Bad Request"))
+            return False
+        head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         length = next(int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length"))
         body = json.loads(await reader.readexactly(length))
         read_at = perf_counter()
@@ -123,6 +129,8 @@ class StubServer:
             if data is None:
                 return False
             if data == RESET:
+                connection = writer.get_extra_info("socket")
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closing it is a reset
                 writer.transport.abort()
                 return False
             if data == HANG:
