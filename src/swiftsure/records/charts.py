@@ -150,46 +150,96 @@ def _ticks(low: float, high: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """Measured points ``(x, y)`` joined in the order of x. ``reference`` lines stand back: something to compare with."""
+    """Measured points ``(x, y)`` joined in the order of x. ``reference`` lines stand back: something to compare with.
+
+    ``band``: an interval as ``(x, low, high)``. ``joined`` False draws the points alone, ``spots`` False the line alone.
+    """
 
     label: str
     points: Sequence[tuple[float, float]]
     series: int = 1
     reference: bool = False
+    band: Sequence[tuple[float, float, float]] = ()
+    joined: bool = True
+    spots: bool = True
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x_name: str, y_name: str) -> Markup:
-    """Lines over a common axis from zero to the largest x and the largest y, with a legend.
+_LEFT, _BOTTOM, _HEIGHT = 38.0, 164.0, 140.0  # a line of room on top for the unit
 
-    Raises ``ValueError`` for negative or infinite values.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Frame:
+    """Where a point of a line chart lies. Of a logarithmic axis ``near`` is the left end, else 0 is."""
+
+    near: float
+    far: float
+    high: float
+    log_x: bool
+
+    def x(self, value: float) -> float:
+        by_ratio = math.log(self.far / self.near) or 1.0 if self.log_x else 1.0
+        part = math.log(value / self.near) / by_ratio if self.log_x else value / self.far
+        return _LEFT + part * (WIDTH - _LEFT - 6)
+
+    def y(self, value: float) -> float:
+        return _BOTTOM - value / self.high * _HEIGHT
+
+    def x_ticks(self) -> list[float]:
+        return _log_ticks(self.near, self.far) if self.log_x else _ticks(0.0, self.far)
+
+
+def line_chart(lines: Sequence[Line], *, title: str, x_name: str, y_name: str, log_x: bool = False) -> Markup:
+    """Lines over a common axis from zero to the largest x and the largest y, with a legend. ``log_x``: from the smallest x, by ratios.
+
+    Raises ``ValueError`` for negative or infinite values, and on a logarithmic axis for an x of 0.
     """
-    points = [(_positive(x), _positive(y)) for line in lines for x, y in line.points]
-    right = max((x for x, _ in points), default=0.0) or 1.0
-    high = max((y for _, y in points), default=0.0) or 1.0
-    left, bottom, height = 38.0, 164.0, 140.0  # a line of room on top for the unit
-
-    def place(x: float, y: float) -> tuple[float, float]:
-        return left + x / right * (WIDTH - left - 6), bottom - y / high * height
-
+    xs = [_positive(x) for line in lines for x, *_ in (*line.points, *line.band)]
+    ys = [_positive(y) for line in lines for _, *values in (*line.points, *line.band) for y in values]
+    if log_x and not all(xs):
+        raise ValueError("a logarithmic axis needs values above 0, got 0")
+    frame = _Frame(near=min(xs, default=1.0), far=max(xs, default=0.0) or 1.0, high=max(ys, default=0.0) or 1.0, log_x=log_x)
     shapes = [f'<text class="tick" x="0" y="8">{escape(y_name)}</text>']
-    for y in _ticks(0.0, high):
-        (x0, at), (x1, _) = place(0, y), place(right, y)
-        shapes.append(f'<line class="grid" x1="{x0:.1f}" x2="{x1:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
-        shapes.append(f'<text class="tick" x="{left - 5:.1f}" y="{at + 3:.1f}" text-anchor="end">{y:g}</text>')
-    for x in _ticks(0.0, right):
-        shapes.append(f'<text class="tick" x="{place(x, 0)[0]:.1f}" y="{bottom + 13:.1f}" text-anchor="middle">{x:g}</text>')
-    shapes.append(f'<text class="tick" x="{WIDTH:.0f}" y="{bottom + 26:.1f}" text-anchor="end">{escape(x_name)}</text>')
-    for line in lines:
-        css = "line-reference" if line.reference else f"line-{line.series}"
-        spots = [place(x, y) for x, y in sorted(line.points)]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in spots)
-        shapes.append(f'<polyline class="{css}" points="{path}"/>')
-        for (x, y), (size, value) in zip(spots, sorted(line.points), strict=True):
-            tip = f"{line.label}: {value:.4g} at {size:g}"
-            shapes.append(f'<circle class="{css} spot" cx="{x:.1f}" cy="{y:.1f}" r="2.5"><title>{escape(tip)}</title></circle>')
+    for y in _ticks(0.0, frame.high):
+        at = frame.y(y)
+        shapes.append(f'<line class="grid" x1="{_LEFT:.1f}" x2="{WIDTH - 6:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        shapes.append(f'<text class="tick" x="{_LEFT - 5:.1f}" y="{at + 3:.1f}" text-anchor="end">{y:g}</text>')
+    for x in frame.x_ticks():
+        shapes.append(f'<text class="tick" x="{frame.x(x):.1f}" y="{_BOTTOM + 13:.1f}" text-anchor="middle">{x:g}</text>')
+    shapes.append(f'<text class="tick" x="{WIDTH:.0f}" y="{_BOTTOM + 26:.1f}" text-anchor="end">{escape(x_name)}</text>')
+    shapes += [shape for line in lines for shape in _line_shapes(line, frame)]
     keys = "".join(f'<span><i class="{_key(line)}"></i>{escape(line.label)}</span>' for line in lines)
-    return _svg(shapes, title, bottom + 30) + Markup(f'<p class="legend">{keys}</p>')
+    return _svg(shapes, title, _BOTTOM + 30) + Markup(f'<p class="legend">{keys}</p>')
+
+
+def _line_shapes(line: Line, frame: _Frame) -> list[str]:
+    css = "line-reference" if line.reference else f"line-{line.series}"
+    points, shapes = sorted(line.points), []
+    if len(line.band) > 1:
+        upper = [(x, high) for x, _, high in sorted(line.band)]
+        lower = [(x, low) for x, low, _ in sorted(line.band, reverse=True)]
+        corners = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in (*upper, *lower))
+        shapes.append(f'<polygon class="band-{line.series}" points="{corners}"/>')
+    if line.joined:
+        path = " ".join(f"{frame.x(x):.1f},{frame.y(y):.1f}" for x, y in points)
+        shapes.append(f'<polyline class="{css}" points="{path}"/>')
+    for x, y in points if line.spots else ():
+        tip = f"{line.label}: {y:.4g} at {x:g}"
+        shapes.append(
+            f'<circle class="{css} spot" cx="{frame.x(x):.1f}" cy="{frame.y(y):.1f}" r="2.5"><title>{escape(tip)}</title></circle>'
+        )
+    return shapes
 
 
 def _key(line: Line) -> str:
     return "key-reference" if line.reference else f"key-{line.series}"
+
+
+def _log_ticks(near: float, far: float) -> list[float]:
+    """Round values between the ends: by powers of ten where these are many, else with their doubles and fives."""
+    decades = range(math.floor(math.log10(near)), math.ceil(math.log10(far)) + 1)
+    for factors in ((1,), (1, 3), (1, 2, 5)):
+        ticks = [round(factor * 10.0**decade, 10) for decade in decades for factor in factors]
+        ticks = [tick for tick in ticks if near * 0.999 <= tick <= far * 1.001]
+        if len(ticks) >= 4:
+            return ticks
+    return ticks if len(ticks) > 1 else [near, far]

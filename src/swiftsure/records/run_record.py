@@ -78,11 +78,16 @@ def write_json(path: str | Path, value: Any) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Writes a text file aside and renames it into place, so that a reader never meets half of it."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: str | Path, content: bytes) -> None:
+    """The same for bytes."""
     target = _target(path)
     handle, aside = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(aside, 0o666 & ~_umask())
