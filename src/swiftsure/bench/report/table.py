@@ -13,7 +13,7 @@ from swiftsure.bench.report.words import amount, figure, headline, interval, sho
 from swiftsure.errors import quotable
 
 WIDTH = 80
-_NAME = 17
+_NAME = 16
 
 
 def text_table(summary: Summary) -> str:
@@ -46,7 +46,7 @@ def comparison_table(comparison: Comparison) -> str:
             lines += [*([""] if lines else []), _columns((row.group, "A", "B", "B as good as A", "verdict"))]
             group = row.group
         bounds = "" if row.low is None or row.high is None else f" ({row.low:.2f} to {row.high:.2f})"
-        unit = "" if row.unit == "money" else row.unit
+        unit = {"money": "", "tokens/s": "t/s"}.get(row.unit, row.unit)
         lines.append(_columns((row.figure, amount(row.a, unit), amount(row.b, unit), f"{row.ratio:.2f}x{bounds}", row.verdict)))
     if comparison.marks:
         lines += ["", "To be read with it:", *(line for words in comparison.marks for line in _item(words))]
@@ -54,7 +54,7 @@ def comparison_table(comparison: Comparison) -> str:
 
 
 def _columns(cells: Sequence[str]) -> str:
-    widths = (17, 13, 13, 20)
+    widths = (17, 12, 12, 20)
     return "".join(f"{cell[:width]:<{width}}" for cell, width in zip(cells, widths, strict=False)) + cells[-1][: WIDTH - sum(widths)]
 
 
