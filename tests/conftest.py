@@ -27,6 +27,14 @@ def full(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
+def promised(request: pytest.FixtureRequest) -> str:
+    """The verdict that the test's own mark says it reaches. docs/verdicts.md is made of these marks."""
+    mark = request.node.get_closest_marker("verdict")
+    assert mark is not None, "the test asks for the verdict of its mark and has none"
+    return str(mark.args[0])
+
+
+@pytest.fixture
 def without_amx(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has no tiles, whatever this one has."""
     others = [isa for isa in _core.supported_isas() if isa != "amx"]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from cli_runner import Result, Run
 
+from swiftsure.verify.judging.verdict import EXIT_CODES
+
 PROGRAM = r"""
 import json
 import random
@@ -21,6 +23,8 @@ values = json.load(open(source))
 if change == "inactive":
     print("NOT ACTIVE mode=quick reason=no such instruction")
     sys.exit(3)
+if change == "broken":
+    sys.exit("the disk is full")
 if change != "silent":
     print("ACTIVE mode=quick")
 result = [2.0 * value for value in values]
@@ -73,13 +77,15 @@ def bench(tmp_path: Path, swiftsure: Run) -> Bench:
 
 
 EXACT = 'kind = "exact"\n'
+BIG = 'kind = "big"\n[[big.size]]\nsize = 1000\n'
 FAST = 'kind = "fast"\nsizes = [100, 1000]\n[fast.outputs.y]\nabsolute = 0.001\n'
 
 
-def test_equal_bits_pass_with_exit_0_and_leave_record_page_and_contract(bench: Bench) -> None:
+@pytest.mark.verdict("PASS", "a program that gives the same bits")
+def test_equal_bits_pass_with_exit_0_and_leave_record_page_and_contract(bench: Bench, promised: str) -> None:
     result = bench.verify(bench.contract(EXACT), "same", "--json", str(bench.folder / "copy.json"))
     assert result.code == 0
-    assert result.out.startswith("PASS: ")
+    assert result.out.startswith(f"{promised}: ")
     record = bench.record()
     assert record == json.loads((bench.folder / "copy.json").read_text())
     assert (bench.folder / "run" / "contract.toml").read_text() == (bench.folder / "contract.toml").read_text()
@@ -90,30 +96,39 @@ def test_equal_bits_pass_with_exit_0_and_leave_record_page_and_contract(bench: B
     assert "optimized" not in (page + result.out).lower()
 
 
-def test_a_planted_ulp_fails_with_exit_1_and_is_located(bench: Bench) -> None:
+@pytest.mark.verdict("FAIL", "one value one unit in the last place away, named with its place")
+def test_a_planted_ulp_fails_with_exit_1_and_is_located(bench: Bench, promised: str) -> None:
     result = bench.verify(bench.contract(EXACT), "ulp")
     assert result.code == 1
+    assert result.out.startswith(f"{promised}: ")
     assert "case 0.json: y [1]: 4.0 (0x40800000) against 4.0000005 (0x40800001), 1 ulp apart; 1 of 5 elements differ" in result.out
 
 
+def reached(verdict: str, how: str, text: str, change: str, base: str = "none") -> Any:
+    """A contract, a candidate and a baseline that end with this verdict."""
+    return pytest.param(text, change, base, marks=pytest.mark.verdict(verdict, how), id=how)
+
+
 @pytest.mark.parametrize(
-    ("text", "change", "base", "verdict", "code"),
+    ("text", "change", "base"),
     [
-        (EXACT, "random", "random", "NOT_ACTIVE", 3),
-        (EXACT, "inactive", "none", "NOT_ACTIVE", 3),
-        (EXACT, "silent", "none", "HOLD", 3),
-        (EXACT + '[activation]\nlog = "turbo"\n', "same", "none", "NOT_ACTIVE", 3),
-        (FAST, "ulp", "none", "COMPARED_ONLY", 3),
-        (FAST + TASK.format(items=100), "ulp", "none", "INCONCLUSIVE", 3),
-        (FAST + TASK.format(items=100), "far", "none", "FAIL", 1),
-        ('kind = "fast"\n' + TASK.format(items=1), "ulp", "none", "HOLD", 3),
-        ('kind = "big"\n[[big.size]]\nsize = 1000\n', "same", "none", "COMPARED_ONLY", 3),
+        reached("NOT_ACTIVE", "a baseline that differs from itself owes no bits", EXACT, "random", "random"),
+        reached("NOT_ACTIVE", "a candidate that says NOT ACTIVE and ends with 3", EXACT, "inactive"),
+        reached("NOT_ACTIVE", "a candidate whose log lacks the contract's pattern", EXACT + '[activation]\nlog = "turbo"\n', "same"),
+        reached("HOLD", "a candidate that nothing shows to be active", EXACT, "silent"),
+        reached("HOLD", "a fast contract without a tolerance", 'kind = "fast"\n' + TASK.format(items=1), "ulp"),
+        reached("NOT_FINISHED", "a case that the baseline does not answer", EXACT, "same", "broken"),
+        reached("COMPARED_ONLY", "outputs within tolerance, and no task in the contract", FAST, "ulp"),
+        reached("COMPARED_ONLY", "a size that runs, and no score that says whether it is accurate", BIG, "same"),
+        reached("INCONCLUSIVE", "three cases of a hundred that are asked", FAST + TASK.format(items=100), "ulp"),
+        reached("FAIL", "a tolerance that one large input alone breaks", FAST + TASK.format(items=100), "far"),
     ],
 )
-def test_every_other_verdict_is_reached_by_a_real_run(bench: Bench, text: str, change: str, base: str, verdict: str, code: int) -> None:
+def test_every_other_verdict_is_reached_by_a_real_run(bench: Bench, text: str, change: str, base: str, promised: str) -> None:
     result = bench.verify(bench.contract(text), change, base=base)
-    assert (bench.record()["verdict"]["kind"], result.code) == (verdict, code)
-    assert result.out.startswith(f"{verdict}: ")
+    assert bench.record()["verdict"]["kind"] == promised
+    assert result.code == EXIT_CODES[promised]
+    assert result.out.startswith(f"{promised}: ")
 
 
 def test_a_large_input_alone_beyond_its_tolerance_is_named_as_the_worst_case(bench: Bench) -> None:
@@ -234,12 +249,13 @@ class TestModes:
         path.write_text('{"prompt": "one two three", "max_tokens": 6}\n{"prompt": "four five", "max_tokens": 4}\n')
         return path
 
-    def test_mode_exact_keeps_the_bits_of_default(self, swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path) -> None:
+    @pytest.mark.verdict("PASS", "mode exact of the built-in engine: text, tokens and every logit have default's bits")
+    def test_mode_exact_keeps_the_bits_of_default(self, swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path, promised: str) -> None:
         contract = tmp_path / "exact.toml"
         contract.write_text('kind = "exact"\nowner = "someone"\nunit = "characters"\n')
         both = ("--baseline", "mode:default", "--candidate", "mode:exact", "-m", tiny)
         result = swiftsure("verify", *both, "--contract", contract, "--prompts", prompts, "--report", tmp_path / "run")
-        assert result.code == 0
+        assert (result.code, result.out[: len(promised)]) == (0, promised)
         seen = json.loads((tmp_path / "run" / "record.json").read_text())["observations"]
         assert [case["size"] for case in seen] == [13, 9]
         assert all(case["exact"]["bits_compared"] > 0 for case in seen)
@@ -255,7 +271,10 @@ class TestModes:
         assert "got 'chess'" in result.line("error: ")
 
     @pytest.mark.model
-    def test_a_suite_is_answered_by_both_modes_item_by_item(self, swiftsure: Run, smollm2_path: Path, tmp_path: Path) -> None:
+    @pytest.mark.verdict("INCONCLUSIVE", "mode fast of the built-in engine on thirty items of a task, which do not show three points")
+    def test_a_suite_is_answered_by_both_modes_item_by_item(
+        self, swiftsure: Run, smollm2_path: Path, tmp_path: Path, promised: str
+    ) -> None:
         contract = tmp_path / "fast.toml"
         contract.write_text(
             'kind = "fast"\nowner = "someone"\nunit = "tokens"\nsizes = [16]\n'
@@ -266,6 +285,6 @@ class TestModes:
         result = swiftsure("verify", *both, "--contract", contract, "--report", tmp_path / "run")
         record = json.loads((tmp_path / "run" / "record.json").read_text())
         assert record["tasks"]["next word"]["whole"]["items"] == 30
-        assert record["verdict"]["kind"] == "INCONCLUSIVE"  # thirty items do not show three points
+        assert record["verdict"]["kind"] == promised
         assert record["verdict"]["items_needed"] > 30
         assert result.code == 3

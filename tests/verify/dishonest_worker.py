@@ -3,7 +3,7 @@
 flip: one bit of one logit of the sixth generated row differs. zero: a logit is 0.0 in the first pass and -0.0 in the others. token: another
 token comes back than the logits say. idle: levers had occasions and left no evidence. die: the process ends in the middle. refuse:
 loading says NotActiveError. slow: a generation takes ten seconds. noise: prints to standard output. drift: plays the mode by loading
-default, and its logits leave those of default from position 300 on.
+default, and its logits leave those of default from position 300 on. stuck: scored texts get the row of position 80 from there on.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ HOW = sys.argv[1]
 MODE = sys.argv[2] if len(sys.argv) > 2 else "exact"
 FLIPPED_ROW, FLIPPED_TOKEN = 5, 17
 DRIFT_FROM = 300
+STUCK_FROM = 80
 
 
 class DishonestLLM:
@@ -33,6 +34,7 @@ class DishonestLLM:
     def __init__(self, llm: LLM) -> None:
         self._llm = llm
         self._calls = 0
+        self._stuck_row: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._llm, name)
@@ -66,9 +68,15 @@ class DishonestLLM:
     def score(self, ids: Any, on_rows: Any) -> None:
         def drift(position: int, rows: Any) -> None:
             late = np.arange(position, position + len(rows))[:, None] >= DRIFT_FROM
-            on_rows(position, np.where(late, rows * np.float32(0.5), rows) if HOW == "drift" else rows)
+            on_rows(position, np.where(late, rows * np.float32(0.5), rows))
 
-        self._llm.score(ids, drift)
+        def stick(position: int, rows: Any) -> None:
+            for at, row in enumerate(rows, start=position):
+                if at == STUCK_FROM:
+                    self._stuck_row = row.copy()
+                on_rows(at, (self._stuck_row if at > STUCK_FROM else row)[None])
+
+        self._llm.score(ids, {"drift": drift, "stuck": stick}.get(HOW, on_rows))
 
     def _tampered(self, on_logits: Any) -> Any:
         rows = 0
