@@ -12,6 +12,8 @@
 #if defined(__AMX_INT8__)
 #include "kernels/matmul_pairs.h"
 #include "kernels/matmul_tiles.h"
+#elif defined(__AVX512VNNI__)
+#include "kernels/matmul_strip_pairs.h"
 #endif
 
 namespace swiftsure::SWIFTSURE_ISA {
@@ -228,6 +230,42 @@ void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_
         multiply_strip<type>(w, x, strip, block.row, out);
     }
     release_tiles();
+}
+
+#elif defined(__AVX512VNNI__)
+
+constexpr int64_t kMinPairRows = 3;  // fewer wait for the weights, and one stream of them comes sooner than two
+
+template <TensorType type, int rows>
+void multiply_pair(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, WeightsAhead& ahead, const Output& out) {
+    multiply_strip_pair<type, rows>(w, x, strip, row, ahead, out.data, out.stride, out.accumulate);
+}
+
+// All rows of two strips, in blocks of three and four as far as they go: the fewer rows share a load of weights, the more each costs.
+template <TensorType type>
+void multiply_both(const PackedMatrix& w, const Activations& x, int64_t strip, const Output& out) {
+    const int64_t blocks = (x.rows + kPairRows - 1) / kPairRows, bytes = 2 * w.strip_bytes, steps = blocks * x.groups;
+    const uint8_t* next = w.data + (strip + 2) * w.strip_bytes;
+    WeightsAhead ahead = {next, next + bytes, (bytes / steps + 63) / 64 * 64};
+    for (int64_t row = 0, left = blocks; left > 0; --left) {
+        const int64_t rows = (x.rows - row) / left;
+        if (rows == 4)
+            multiply_pair<type, 4>(w, x, strip, row, ahead, out);
+        else if (rows == 3)
+            multiply_pair<type, 3>(w, x, strip, row, ahead, out);
+        else
+            multiply_pair<type, 2>(w, x, strip, row, ahead, out);
+        row += rows;
+    }
+}
+
+template <TensorType type>
+void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
+    int64_t strip = strip_begin;
+    if constexpr (!has_half_scales(type))
+        if (x.rows >= kMinPairRows)
+            for (; strip + 2 <= strip_end; strip += 2) multiply_both<type>(w, x, strip, out);
+    for (; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
 }
 
 #else
