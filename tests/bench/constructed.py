@@ -88,8 +88,11 @@ def rounds(
     return found
 
 
-def crowd(*, users: int, answers: int = 5, ttft_s: float = 0.2, gap_s: float = 0.01, row: str = "sweep", **fields: Any) -> list[Exchange]:
-    """``users`` of a closed loop, each sends again as soon as its answer ended; 100 tokens an answer, users start evenly apart."""
+def crowd(*, users: int, answers: int = 6, ttft_s: float = 0.2, gap_s: float = 0.01, row: str = "sweep", **fields: Any) -> list[Exchange]:
+    """``users`` of a closed loop, each sends again as soon as its answer ended; 100 tokens an answer, users start evenly apart.
+
+    The first answer of each is the opening wave.
+    """
     whole = ttft_s + 99 * gap_s
     return [
         exchange(
@@ -98,6 +101,7 @@ def crowd(*, users: int, answers: int = 5, ttft_s: float = 0.2, gap_s: float = 0
             users=users,
             row=row,
             sent_s=whole * (answer + user / users),
+            warm_up=answer == 0,
             ttft_s=ttft_s,
             gap_s=gap_s,
             **fields,

@@ -21,7 +21,8 @@ PAIRED = ("ttft", "first_answer", "decode", "decode_corrected", "tpot", "itl_own
 SHARED = ("aggregate", "requests_per_s", "goodput")
 """One value a load: compared by their intervals, as independent."""
 _TITLES = {"itl_own_p95": ("95th percentile of an exchange's gaps", "s")}
-_MAY_DIFFER = frozenset({"rounds", "repeats", "started", "at"})
+_MAY_DIFFER = frozenset({"rounds", "repeats", "users", "warm", "context_tokens"})
+"""What the protocols may differ in: rows and loads are matched one by one."""
 _LENGTHS_APART = 1.2
 _WORDS = {"cost": ("cheaper", "dearer")}
 
@@ -82,7 +83,9 @@ class Comparison:
 def compare(a: Summary, b: Summary, *, despite: bool = False) -> Comparison:
     """B against A. Refuses, in words, what was measured on other prompts or by another protocol; ``despite`` marks it instead."""
     refusals, marks = list(_refusals(a, b)), list(_marks(a, b))
-    shared = [(group, other) for group in a.groups if (other := _same(b, group)) is not None]
+    left_out = _other_contexts(a, b)
+    shared = [(group, other) for group in a.groups if group.row not in left_out and (other := _same(b, group)) is not None]
+    marks += [f"the context row is left out: {words}" for words in left_out.values()]
     if not shared:
         rows = [", ".join(group.name for group in side.groups) or "nothing" for side in (a, b)]
         return Comparison(
@@ -140,6 +143,14 @@ def _group_marks(one: Group, other: Group, sides: tuple[list[Reading], list[Read
     prompts = [{reading.prompt for reading in side} for side in sides]
     if prompts[0] ^ prompts[1]:
         yield f"{one.name}: {len(prompts[0] & prompts[1])} prompts ended well on both sides, {len(prompts[0] ^ prompts[1])} on one only"
+
+
+def _other_contexts(a: Summary, b: Summary) -> dict[str, str]:
+    """The context row, where the two pasted contexts of other lengths above their prompts."""
+    lengths = [side.settings.context_tokens for side in (a, b)]
+    if None in lengths or lengths[0] == lengths[1]:
+        return {}
+    return {"context": f"A pasted {lengths[0]:,} tokens above the prompts, B {lengths[1]:,}"}
 
 
 def _same(side: Summary, group: Group) -> Group | None:

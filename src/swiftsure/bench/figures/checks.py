@@ -26,6 +26,8 @@ COUNT_TOLERANCE = 0.03
 """So much may the endpoint's own count of tokens differ from the tokenizer's."""
 CHARACTERS_A_TOKEN = (0.5, 16.0)
 MOST_ERRORS = 0.05
+MOST_LAG_S = 0.02
+"""A client that stands still longer adds about as much to single gaps."""
 _FEW_MILLISECONDS = 0.002
 
 
@@ -86,11 +88,8 @@ def check_group(group: Group, readings: Sequence[Reading], settings: Settings) -
 def check_counts(about: str, exchanges: Sequence[Exchange]) -> Iterator[Finding]:
     """Who counted the tokens, and whether two counts agree."""
     well = [e for e in exchanges if e.error is None and not e.trial.warm_up and e.output_tokens]
-    both = [
-        (e.output_tokens, e.usage.output_tokens)
-        for e in well
-        if e.tokens_by == "tokenizer" and e.output_tokens and e.usage is not None and e.usage.output_tokens
-    ]
+    seen = [e for e in well if not e.hidden_reasoning and e.usage is not None]  # a tokenizer cannot count what is hidden
+    both = [(e.tokenizer_tokens, e.usage.output_tokens) for e in seen if e.tokenizer_tokens and e.usage and e.usage.output_tokens]
     apart = [(ours, theirs) for ours, theirs in both if abs(ours - theirs) > max(2, COUNT_TOLERANCE * theirs)]
     if apart:
         ours, theirs = apart[0]
@@ -105,6 +104,10 @@ def check_counts(about: str, exchanges: Sequence[Exchange]) -> Iterator[Finding]
         ratio = odd[0].characters / (odd[0].output_tokens or 1)
         words = f"{len(odd)} of {len(well)} answers have an odd number of characters a token ({ratio:.2g}): hidden or repeated text"
         yield Finding(about=about, grade="warning", check="token counts", words=words)
+    late = sum((e.client_lag_s or 0.0) > MOST_LAG_S for e in well)
+    if late * 20 > len(well):
+        words = f"the client's own loop stood still for over {MOST_LAG_S * 1000:g} ms during {late} of {len(well)} exchanges"
+        yield Finding(about=about, grade="warning", check="client", words=words)
     dropped = Counter(name for e in exchanges for name in e.settings_dropped)
     for name, times in sorted(dropped.items()):
         words = f"the endpoint refused {name}; {times} requests went without it"

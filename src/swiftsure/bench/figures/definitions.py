@@ -93,11 +93,11 @@ DEFINITIONS = _table(
         "aggregate",
         "tokens/s of all users together",
         "tokens/s",
-        "tokens that came in the window / window, from the first request that counts to its load's last token; 10 slices a load",
+        "tokens that came in the window / window; the window of a load goes from its first request that counts until its last one leaves",
         "higher",
         False,
     ),
-    ("requests_per_s", "whole answers a second", "1/s", "exchanges that ended well / window", "higher", False),
+    ("requests_per_s", "whole answers a second", "1/s", "exchanges that ended well / window, by when they were sent", "higher", False),
     (
         "goodput",
         "good answers a second",

@@ -1,7 +1,8 @@
 """What all users of a load had together: tokens/s, answers/s, good answers/s, requests in flight.
 
 A load is one uninterrupted run of the client on one clock. Its window goes from the first request that counts (the opening wave does not)
-to the last token of those that count; tokens of the opening wave that fall into the window were made in it and are counted.
+to the moment when the last one left (from then on users fall idle); with one user, or too few requests for that, to the last token. Tokens
+of the opening wave that fall into the window were made in it and are counted; answers are counted by when their request left.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from swiftsure.records.statistics import student_t
 
 SLICES = 10
 """Equal parts of a window, whose spread gives the interval (batch means)."""
+FULL_AFTER = 3
+"""Requests a user from which a load is long enough to be cut where its users begin to fall idle."""
 _CLOCK_APART_S = 3.0  # starts of two loads lie further apart; times of day may be whole seconds
 
 
@@ -58,9 +61,9 @@ def measure_load(exchanges: Sequence[Exchange], slo: Slo | None) -> Load | None:
     counted = [(e, r) for e, r in readings if not e.trial.warm_up and r.error is None]
     if not counted:
         return None
-    start = min(e.sent_s for e, _ in counted)
-    ends = np.array([e.sent_s + r.values["e2e"] for e, r in counted])
-    window = float(ends.max()) - start
+    sent = np.array([e.sent_s for e, _ in counted])
+    start = float(sent.min())
+    window = _end(counted, sent) - start
     if window <= 0:
         return None
     edges = np.linspace(start, start + window, SLICES + 1)
@@ -73,12 +76,21 @@ def measure_load(exchanges: Sequence[Exchange], slo: Slo | None) -> Load | None:
     return Load(
         window_s=window,
         tokens=tokens,
-        answers=_count(ends, edges),
-        good=None if kept is None else _count(ends[kept], edges),
+        answers=_count(sent, edges),
+        good=None if kept is None else _count(sent[kept], edges),
         in_flight=math.fsum(max(0.0, min(end, edges[-1]) - max(begin, start)) for begin, end in flights) / window,
         latency_sum_s=math.fsum(end - begin for begin, end in flights),
         exchanges=len(flights),
     )
+
+
+def _end(counted: Sequence[tuple[Exchange, Reading]], sent: Floats) -> float:
+    """Of the window: the last sending, where the load stood for at least three requests a user, else the last token."""
+    trial = counted[0][0].trial
+    crowded = trial.users > 1 or trial.rate_per_s is not None
+    if crowded and len(counted) >= max(SLICES, FULL_AFTER * trial.users):
+        return float(sent.max())
+    return max(exchange.sent_s + reading.values["e2e"] for exchange, reading in counted)
 
 
 def rate(loads: Sequence[Load], parts: Sequence[Floats], rounds: int) -> Estimate:

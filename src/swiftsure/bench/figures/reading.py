@@ -81,8 +81,8 @@ def read(exchange: Exchange, prices: Prices | None = None) -> Reading:
     if fault is not None:
         return Reading(**place | {"error_words": fault}, error="unsound")
     usage = exchange.usage or Usage()
-    hidden = bool(usage.reasoning_tokens) and not any(a.share == "reasoning" for a in arrivals)
-    burst = _is_burst(arrivals, exchange.output_tokens)
+    hidden = exchange.hidden_reasoning or (bool(usage.reasoning_tokens) and not any(a.share == "reasoning" for a in arrivals))
+    burst = exchange.burst or _is_burst(arrivals, exchange.output_tokens)
     values, missing = _moments(exchange, arrivals), dict[str, str]()
     speeds, gaps, token_gaps = _speeds(exchange, arrivals)
     why = (

@@ -16,12 +16,14 @@ from swiftsure.bench.figures.group import Group, build_group, own_figures
 from swiftsure.bench.figures.load import split_loads
 from swiftsure.bench.figures.prefill import prefill_cost
 from swiftsure.bench.figures.reading import Reading, read
-from swiftsure.bench.figures.settings import Cell, Settings
+from swiftsure.bench.figures.settings import LoadFacts, Settings, rate_of
 from swiftsure.errors import UsageError
 
 SCHEMA = "swiftsure.bench-summary/1"
 Verdict = Literal["MEASURED", "INCONCLUSIVE", "REFUSED", "FAILED"]
 
+START = "start"
+"""The row of the one request before all others: what the first caller of a cold server waits for."""
 _ROWS = ("cold", "warm", "context")
 _BY_ROUND = ("ttft", "decode", "e2e", "itl_token")
 _Key = tuple[str, int, float | None]
@@ -30,7 +32,8 @@ _Key = tuple[str, int, float | None]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """``groups``: over all rounds, by row, users and rate, ``cold`` first; ``by_round``: TTFT, decode speed, end to end and token
-    gaps of each round apart. ``readings``: each exchange that counts, which comparisons pair by prompt."""
+    gaps of each round apart. ``readings``: each exchange that counts, which comparisons pair by prompt. ``cold_starts``: the first
+    request of each round, which is in no figure."""
 
     settings: Settings
     groups: Sequence[Group] = ()
@@ -40,6 +43,7 @@ class Summary:
     readings: Sequence[Reading] = ()
     not_measured: Sequence[str] = ()
     clients: Sequence[Mapping[str, Any]] = field(default_factory=tuple)
+    cold_starts: Sequence[Reading] = ()
 
     @property
     def main(self) -> Group | None:
@@ -79,6 +83,7 @@ class Summary:
             "clients": [dict(client) for client in self.clients],
             "formulas": {name: definition.formula for name, definition in DEFINITIONS.items()},
             "readings": [reading.to_dict() for reading in self.readings],
+            "cold_starts": [reading.to_dict() for reading in self.cold_starts],
         }
 
     @classmethod
@@ -95,6 +100,7 @@ class Summary:
                 prefill=None if plain["prefill"] is None else Estimate.from_dict(plain["prefill"]),
                 findings=[Finding(**finding) for finding in plain["findings"]],
                 readings=[Reading.from_dict(reading) for reading in plain["readings"]],
+                cold_starts=[Reading.from_dict(reading) for reading in plain["cold_starts"]],
                 not_measured=plain["not_measured"],
                 clients=plain["clients"],
             )
@@ -111,15 +117,16 @@ def load_summary(path: str | Path) -> Summary:
     return Summary.from_dict(plain)
 
 
-def summarize(exchanges: Sequence[Exchange], cells: Sequence[Cell] = (), settings: Settings | None = None) -> Summary:
+def summarize(exchanges: Sequence[Exchange], cells: Sequence[LoadFacts] = (), settings: Settings | None = None) -> Summary:
     """All figures of a run. The order of ``exchanges`` does not matter; a load whose client was saturated is refused, with its reason."""
     settings = settings or Settings()
     by_key: dict[_Key, list[Exchange]] = {}
-    for exchange in sorted(exchanges, key=_place):
+    starts = sorted((exchange for exchange in exchanges if exchange.trial.row == START), key=_place)
+    for exchange in sorted((exchange for exchange in exchanges if exchange.trial.row != START), key=_place):
         by_key.setdefault((exchange.trial.row, exchange.trial.users, exchange.trial.rate_per_s), []).append(exchange)
     groups, by_round, findings, readings = list[Group](), list[Group](), list[Finding](), list[Reading]()
     for key in sorted(by_key, key=_rank):
-        part = _Part(by_key[key], [cell for cell in cells if (cell.row, cell.users, cell.rate_per_s) == key], settings)
+        part = _Part(by_key[key], [cell for cell in cells if (cell.row, cell.users, rate_of(cell)) == key], settings)
         groups.append(part.group)
         by_round += part.rounds()
         findings += part.findings()
@@ -134,13 +141,14 @@ def summarize(exchanges: Sequence[Exchange], cells: Sequence[Cell] = (), setting
         readings=readings,
         not_measured=list(_not_measured(groups, settings)),
         clients=[_client(cell) for cell in cells],
+        cold_starts=[read(exchange, settings.prices) for exchange in starts],
     )
 
 
 class _Part:
     """The exchanges of one group, without those of refused loads."""
 
-    def __init__(self, exchanges: Sequence[Exchange], cells: Sequence[Cell], settings: Settings) -> None:
+    def __init__(self, exchanges: Sequence[Exchange], cells: Sequence[LoadFacts], settings: Settings) -> None:
         self.settings = settings
         self.loads: list[tuple[list[Exchange], ClientFacts | None]] = []
         refusals = []
@@ -211,9 +219,9 @@ def _rank(key: _Key) -> tuple[Any, ...]:
     return (_ROWS.index(row) if row in _ROWS else len(_ROWS), row, rate is not None, rate or 0.0, users)
 
 
-def _client(cell: Cell) -> dict[str, Any]:
+def _client(cell: LoadFacts) -> dict[str, Any]:
     facts = {name: getattr(cell.facts, name) for name in cell.facts.__slots__}
-    return {"round": cell.round, "row": cell.row, "users": cell.users, "rate_per_s": cell.rate_per_s} | facts
+    return {"round": cell.round, "row": cell.row, "users": cell.users, "rate_per_s": rate_of(cell)} | facts
 
 
 def _not_measured(groups: Sequence[Group], settings: Settings) -> Iterator[str]:

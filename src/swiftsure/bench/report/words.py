@@ -92,6 +92,9 @@ def sublines(summary: Summary) -> list[str]:
         sure = [f"{title} {interval(e, u)}" for title, e, u in (("TTFT", first, "s"), ("decode", speed, "tokens/s")) if e.conclusive]
         too_few = [e.words for e in (first, speed) if not e.conclusive and e.words]
         lines.append(f"{base}. " + ("95 % intervals: " + ", ".join(sure) + ". " if sure else "") + " ".join(f"{w}." for w in too_few[:1]))
+    started = [reading.values["ttft"] for reading in summary.cold_starts if "ttft" in reading.values]
+    if started:
+        lines.append(f"The very first request waited {amount(started[0], 's')} for its first token; it is in no figure.")
     crowded = most_users(summary)
     if crowded is not None:
         lines.append(
