@@ -21,7 +21,7 @@ from swiftsure.bench.exchange import ClientFacts, Exchange, Request
 from swiftsure.bench.target import Target
 from swiftsure.errors import UsageError
 
-USERS_A_PROCESS = 200  # a process holds so many streams of 100 tokens/s on one processor (docs/decisions/0024)
+USERS_A_PROCESS = 200  # a process holds so many streams of 100 tokens/s on one processor (docs/decisions/0024-stamps-at-the-socket.md)
 _TICK_S = 0.1
 _PROGRESS_S = 0.25
 _LAST_WORDS_S = 3.0  # how long a stopped load may take to say how it fared
