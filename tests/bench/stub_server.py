@@ -87,6 +87,10 @@ class StubServer:
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.port}/{name}"
 
+    def rewind(self, name: str) -> None:
+        """The path plays its scripts from the first again."""
+        self._played[name] = 0
+
     async def start(self, port: int = 0) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
         self.port = self._server.sockets[0].getsockname()[1]
