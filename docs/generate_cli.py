@@ -27,6 +27,7 @@ COMMANDS = (
     ["verify", "results"],
     ["gate"],
     ["bench"],
+    ["bench", "round"],
     ["bench", "tiers"],
     ["profile"],
     ["check"],

@@ -67,9 +67,9 @@ class Watcher:
     def changed(self, state: RoundState) -> None:
         assert state.current is not None
 
-    def end_cell(self, state: RoundState, cell: CellState, saturated: str | None) -> None:
+    def end_cell(self, state: RoundState, cell: CellState) -> None:
         self.cells.append(cell.name)
-        self.saturated.append(saturated)
+        self.saturated.append(cell.saturated)
 
 
 def asked(**changes: Any) -> Asked:

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
-from swiftsure.cli import bench_tiers
+from swiftsure.cli import bench_round, bench_tiers
 from swiftsure.cli.framework import CommandGroup, PlainCommand
 
-bench_app = typer.Typer(cls=CommandGroup, rich_markup_mode=None, help="Measure what a user feels.")
+_ROUND = "round"
+
+
+class BenchGroup(CommandGroup):
+    """What is no command's name is the target of a round: ``swiftsure bench URL`` is ``swiftsure bench round URL``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] != "--help" and args[0] not in self.commands:
+            args = [_ROUND, *args]
+        return super().parse_args(ctx, args)
+
+
+bench_app = typer.Typer(
+    cls=BenchGroup,
+    rich_markup_mode=None,
+    subcommand_metavar="TARGET | COMMAND [ARGS]...",
+    no_args_is_help=True,
+    help="Measure what a user feels.\n\nswiftsure bench TARGET measures a round, as swiftsure bench round TARGET does.",
+)
+bench_app.command(_ROUND, cls=PlainCommand)(bench_round.bench_round)
 bench_app.command("tiers", cls=PlainCommand)(bench_tiers.tiers)

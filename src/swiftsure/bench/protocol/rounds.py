@@ -59,7 +59,7 @@ class Watcher(Protocol):
 
     def changed(self, state: RoundState) -> None: ...
 
-    def end_cell(self, state: RoundState, cell: CellState, saturated: str | None) -> None: ...
+    def end_cell(self, state: RoundState, cell: CellState) -> None: ...
 
 
 def check_same(head: Mapping[str, Any], asked: Asked, folder: Path) -> None:
@@ -164,8 +164,8 @@ class RoundRunner:
             if left:
                 state.current = cell_state
                 requests = requests_of(cell_state.cell, left, known, self._material)
-                saturated = self._run_cell(state, cell_state.cell, requests)
-                self._watcher.end_cell(state, cell_state, saturated)
+                cell_state.saturated = self._run_cell(state, cell_state.cell, requests)
+                self._watcher.end_cell(state, cell_state)
         self._folder.end_round()
         return state
 

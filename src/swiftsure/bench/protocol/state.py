@@ -12,7 +12,7 @@ from swiftsure.records.statistics import median
 
 @dataclass(slots=True, kw_only=True)
 class CellState:
-    """``took_s``: how long each measured exchange of the cell took, whole."""
+    """``took_s``: how long each measured exchange of the cell took, whole. ``saturated``: why its figures are the client's."""
 
     cell: Cell
     done: int = 0
@@ -20,6 +20,7 @@ class CellState:
     ttft_s: list[float] = field(default_factory=list)
     decode: list[float] = field(default_factory=list)
     took_s: list[float] = field(default_factory=list)
+    saturated: str | None = None
 
     @property
     def name(self) -> str:

@@ -121,13 +121,25 @@ class BenchFolder:
     def write_head(self) -> None:
         write_json(self.folder / HEAD, self.head)
 
+    @property
+    def rounds_ended(self) -> int:
+        return sum(entry.get("ended") is not None for entry in self.head["rounds"])
+
+    @property
+    def round_under_way(self) -> bool:
+        return self.rounds_ended < len(self.head["rounds"])
+
+    def open_round(self, *, at: str | None = None) -> None:
+        """A new round, unless one is under way. ``at``: the time of day it was wanted at."""
+        if not self.round_under_way:
+            entry = {"round": len(self.head["rounds"]) + 1, "started": utc_now(), "ended": None}
+            self.head["rounds"].append(entry if at is None else entry | {"at": at})
+            self.write_head()
+
     def begin_round(self) -> tuple[int, tuple[Exchange, ...]]:
         """The number of the round that is under way, or of a new one, and what it has measured so far."""
-        rounds = self.head["rounds"]
-        if not rounds or rounds[-1].get("ended") is not None:
-            rounds.append({"round": len(rounds) + 1, "started": utc_now(), "ended": None})
-        self.write_head()
-        number = len(rounds)
+        self.open_round()
+        number = len(self.head["rounds"])
         path = self.folder / round_file(number)
         whole = _drop_torn_line(path, from_row, self._say)
         _drop_torn_line(self.folder / CELLS, _cell_from_row, self._say)

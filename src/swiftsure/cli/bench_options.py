@@ -1,0 +1,229 @@
+"""Options that the commands of ``swiftsure bench`` share, and the target that they name."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
+from urllib.parse import urlsplit
+
+import typer
+
+from swiftsure.cli.console import note
+from swiftsure.cli.framework import option
+from swiftsure.errors import UsageError
+
+if TYPE_CHECKING:
+    from swiftsure.bench.protocol.endpoint import Found
+    from swiftsure.bench.target import Interface, Target
+
+ENDPOINT = "Endpoint"
+PROMPTS = "Prompts"
+FIGURES = "Figures"
+
+TargetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        show_default=False,
+        help="The address of an endpoint, http://HOST/v1, or a model as swiftsure run takes it, which the built-in engine then runs.",
+    ),
+]
+ModelName = Annotated[
+    str | None, option("--model", "-m", metavar="NAME", section=ENDPOINT, help="The model's name there. Default: the only one.")
+]
+InterfaceName = Annotated[
+    str,
+    option(
+        "--interface",
+        metavar="NAME",
+        section=ENDPOINT,
+        help="chat, completions or anthropic. Default: auto, by the address and the first answer.",
+    ),
+]
+KeyVariable = Annotated[
+    str | None,
+    option(
+        "--api-key-env",
+        metavar="NAME",
+        section=ENDPOINT,
+        help="The environment variable that holds the key. Default: OPENAI_API_KEY or ANTHROPIC_API_KEY, where one is set. "
+        "Keys are never written to a file.",
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    option("--header", metavar="'NAME: VALUE'", section=ENDPOINT, help="A further header; repeatable. Values stay unwritten."),
+]
+TokenizerName = Annotated[
+    str | None,
+    option("--tokenizer", metavar="MODEL", section=ENDPOINT, help="Count tokens by this model's tokenizer where the endpoint does not."),
+]
+Timeout = Annotated[float, option("--timeout", metavar="S", section=ENDPOINT, help="Longest time of a whole answer. Default: 600.")]
+Window = Annotated[
+    int | None,
+    option("--window", metavar="TOKENS", section=ENDPOINT, help="The model's longest sequence, where the endpoint does not tell."),
+]
+Processes = Annotated[
+    int | None, option("--processes", metavar="N", section=ENDPOINT, help="Processes that send. Default: one for each 200 users.")
+]
+MaxTokens = Annotated[
+    int | None, option("--max-tokens", metavar="N", section=PROMPTS, help="Longest answer to every prompt. Default: as each prompt says.")
+]
+Temperature = Annotated[
+    float | None, option("--temperature", metavar="T", section=PROMPTS, help="Sent when given. Default: the endpoint's.")
+]
+Extra = Annotated[
+    str | None,
+    option("--extra", metavar="JSON", section=PROMPTS, help="Further fields of every request, as '{\"ignore_eos\": true}'."),
+]
+PromptsFile = Annotated[
+    Path | None,
+    option(
+        "--prompts",
+        metavar="FILE",
+        section=PROMPTS,
+        help="Prompts of your own: .txt with --- between prompts, .jsonl, ShareGPT .json, OpenAI request logs. Default: the built-in ones.",
+    ),
+]
+
+
+def target_from(
+    address: str,
+    *,
+    model: str | None,
+    interface: str,
+    mode: str | None,
+    key_variable: str | None,
+    headers: list[str] | None,
+    tokenizer: str | None,
+    timeout_s: float,
+) -> Target:
+    """The target as it was given; nothing is looked up. An interface that is still to be found reads ``chat``.
+
+    Raises UsageError for values that do not fit together.
+    """
+    from swiftsure.bench.protocol.endpoint import address_of, likely_interfaces
+    from swiftsure.bench.target import Target
+
+    if not 1 <= timeout_s <= 86_400:
+        raise UsageError(f"--timeout must lie in 1..86400 seconds, got {timeout_s:g}")
+    if "://" not in address:
+        if interface not in ("auto", "engine") or key_variable or headers or model is not None:
+            raise UsageError(
+                f"--interface, --model, --api-key-env and --header are for endpoints; {address!r} names a model of the built-in engine"
+            )
+        return Target(url=address, interface="engine", mode=mode, time_limit_s=timeout_s, tokenizer=tokenizer)
+    if mode is not None:
+        raise UsageError("--mode is for the built-in engine; an endpoint has the mode it was started in")
+    place = address_of(address)
+    chosen = interface_of(interface, place.named) or likely_interfaces(place.base)[0]
+    return Target(
+        url=place.base,
+        interface=chosen,
+        model=model,
+        api_key=_key(place.base, chosen, key_variable),
+        headers=_headers(headers),
+        time_limit_s=timeout_s,
+        tokenizer=tokenizer,
+    )
+
+
+def interface_of(name: str, named: Interface | None) -> Interface | None:
+    """None: it is still to be found. Raises UsageError for an unknown one, and for another than the address names."""
+    from swiftsure.bench.target import Interface
+
+    known = [interface for interface in get_args(Interface) if interface != "engine"]
+    if name == "auto":
+        return named
+    if name not in known:
+        raise UsageError(f"--interface must be auto, {', '.join(known[:-1])} or {known[-1]}, got {name!r}")
+    if named is not None and name != named:
+        raise UsageError(f"the address ends as that of {named} does, but --interface says {name}")
+    return cast("Interface", name)
+
+
+def interfaces_to_try(address: str, interface: str) -> tuple[Interface, ...]:
+    """In the order in which the first request tries them."""
+    from swiftsure.bench.protocol.endpoint import address_of, likely_interfaces
+
+    if "://" not in address:
+        return ("engine",)
+    place = address_of(address)
+    chosen = interface_of(interface, place.named)
+    return likely_interfaces(place.base) if chosen is None else (chosen,)
+
+
+def find(target: Target, window: int | None, *, offline: bool = False) -> Found:
+    """Looks up what the target says of itself; ``window`` overrules it."""
+    from swiftsure.bench.protocol.endpoint import Found, look_up
+
+    if window is not None and not 64 <= window <= 100_000_000:
+        raise UsageError(f"--window must lie in 64..100000000 tokens, got {window}")
+    if target.interface == "engine":
+        found = Found(target=target, window=_engine_window(target.url, offline=offline), window_from="the model's file")
+    else:
+        found = look_up(target)
+    return found if window is None else replace(found, window=window, window_from="--window")
+
+
+def _engine_window(name: str, *, offline: bool) -> int:
+    from swiftsure.models.catalogue import resolve
+    from swiftsure.models.model import open_model
+
+    with open_model(resolve(name, offline=offline)) as model:
+        return int(model.config.context_length)
+
+
+def sampling_from(temperature: float | None, extra: str | None) -> dict[str, Any]:
+    """The fields added to every request."""
+    fields: dict[str, Any] = {}
+    if extra is not None:
+        try:
+            parsed = json.loads(extra)
+        except (ValueError, RecursionError):
+            parsed = None
+        if not isinstance(parsed, dict):
+            raise UsageError(f"--extra must be a JSON object, as in '{{\"ignore_eos\": true}}', got {extra!r:.200}")
+        fields |= parsed
+        ours = sorted({"model", "messages", "prompt", "stream", "stream_options", "n", "max_tokens"} & fields.keys())
+        if ours:
+            raise UsageError(f"--extra may not hold {', '.join(ours)}: the bench sets that itself")
+    if temperature is not None:
+        if not 0 <= temperature <= 10:
+            raise UsageError(f"--temperature must lie in 0..10, got {temperature:g}")
+        fields["temperature"] = temperature
+    return fields
+
+
+def _key(base: str, interface: Interface, variable: str | None) -> str | None:
+    """A key that was not asked for by name goes to TLS or to this machine only."""
+    name = variable or ("ANTHROPIC_API_KEY" if interface == "anthropic" else "OPENAI_API_KEY")
+    value = os.environ.get(name)
+    if not value:
+        if variable is not None:
+            raise UsageError(f"--api-key-env names {variable}, which is not set")
+        return None
+    if not value.isascii() or not value.isprintable():
+        raise UsageError(f"the key in {name} must be printable ASCII; a line end may have come with it")
+    parts = urlsplit(base)
+    near = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if variable is None and parts.scheme != "https" and not near:
+        note(f"{name} is not sent: {parts.hostname} is asked without TLS; --api-key-env {name} sends it all the same")
+        return None
+    return value
+
+
+def _headers(values: list[str] | None) -> Mapping[str, str]:
+    headers: dict[str, str] = {}
+    for value in values or ():
+        name, colon, content = value.partition(":")
+        if not colon or not name.strip() or not name.isascii() or not value.isprintable():
+            raise UsageError("--header takes 'NAME: VALUE' in printable characters")
+        if name.strip().lower() in (known.lower() for known in headers):
+            raise UsageError(f"--header names {name.strip()} more than once")
+        headers[name.strip()] = content.strip()
+    return headers

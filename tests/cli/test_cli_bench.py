@@ -1,0 +1,132 @@
+"""``swiftsure bench`` as a user types it, against endpoints that are made up and one that is real."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli_runner import Run, start
+
+from swiftsure.bench.protocol.store import read_bench
+
+sys.path.append(str(Path(__file__).parents[1] / "bench"))
+
+from slow_endpoint import SlowEndpoint, slow_endpoint
+
+QUICK = ("--quick", "--context", "0", "--users", "1,2", "--model", "m", "--interface", "chat", "--window", "4096")
+TRIALS = 18  # 3 prompts, 2 repeats: cold at 1 and 2 users, warm
+
+
+@pytest.fixture
+def endpoint() -> Iterator[SlowEndpoint]:
+    with slow_endpoint() as running:
+        yield running
+
+
+def test_a_round_on_an_endpoint_is_measured_whole(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    found = swiftsure("bench", endpoint.url, *QUICK, "--round", tmp_path)
+    assert found.code == 0, found.err
+    assert "cold, 2 users: 6 of 6, TTFT 1" in found.err
+    bench = read_bench(tmp_path)
+    assert Counter(exchange.trial.row for exchange in bench.exchanges if not exchange.trial.warm_up) == {"cold": 12, "warm": 6}
+    assert {exchange.output_tokens for exchange in bench.exchanges} == {10}
+    assert bench.head["prompts"]["source"] == "built in, quick"
+
+
+def test_a_killed_round_goes_on_and_has_every_exchange_once(endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    command = ("bench", endpoint.url, *QUICK, "--round", tmp_path)
+    lines = tmp_path / "round-1.jsonl"
+    process = start(*command)
+    while (kept := lines.read_bytes().count(b"\n") if lines.exists() else 0) < 10:
+        assert process.poll() is None, process.stderr and process.stderr.read()
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert kept < TRIALS
+    process = start(*command)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert b"of them measured before" in err
+    bench = read_bench(tmp_path)
+    measured = [exchange.trial for exchange in bench.exchanges if not exchange.trial.warm_up]
+    assert len(measured) == len(set(measured)) == TRIALS
+    assert bench.rounds == (1,)
+    assert bench.head["rounds"][0]["ended"]
+
+
+def test_a_round_pauses_when_its_time_is_over_and_goes_on(swiftsure: Run, tmp_path: Path) -> None:
+    with slow_endpoint(gap_s=0.02) as slower:
+        command = ("bench", slower.url, *QUICK, "--round", tmp_path)
+        paused = start(*command, "--for", "2")
+        _, err = paused.communicate(timeout=60)
+        assert paused.returncode == 1
+        assert b"paused: what was measured is in" in err
+        assert swiftsure(*command).code == 0
+    assert sum(not exchange.trial.warm_up for exchange in read_bench(tmp_path).exchanges) == TRIALS
+
+
+def test_other_settings_and_a_fourth_round_are_refused(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    command = ("bench", endpoint.url, *QUICK, "--round", tmp_path)
+    assert swiftsure(*command, "--repeats", "1", "--rounds", "1").code == 0
+    other = swiftsure(*command, "--repeats", "2")
+    assert (other.code, "settings.repeats was 1, is 2" in other.err) == (2, True)
+    full = swiftsure(*command, "--repeats", "1", "--rounds", "1")
+    assert (full.code, "has all its 1 rounds; --rounds 2 measures one more" in full.err) == (2, True)
+
+
+def test_a_key_reaches_the_endpoint_and_no_file(
+    swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-very-secret")
+    found = swiftsure("bench", endpoint.url, *QUICK, "--repeats", "1", "--users", "1", "--api-key-env", "MY_KEY", "--round", tmp_path)
+    assert found.code == 2  # --users is given twice
+    found = swiftsure("bench", endpoint.url, *QUICK, "--repeats", "1", "--api-key-env", "MY_KEY", "--round", tmp_path)
+    assert found.code == 0, found.err
+    assert set(endpoint.keys) == {"Bearer sk-very-secret"}
+    assert not any(b"sk-very-secret" in path.read_bytes() for path in tmp_path.iterdir())
+    assert "sk-very-secret" not in found.err + found.out
+
+
+def test_an_endpoint_that_refuses_says_so_in_its_own_words(swiftsure: Run, tmp_path: Path) -> None:
+    with slow_endpoint(refuses=(404, "no such model: m")) as refusing:
+        found = swiftsure("bench", refusing.url, "--model", "m", "--window", "4096", "--round", tmp_path)
+    assert found.code == 1
+    assert "no such model: m" in found.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("ftp://x",), "begins with http:// or https://"),
+        (("http://me:pw@x/v1",), "has no user, password, query"),
+        (("http://x/v1?key=1",), "has no user, password, query"),
+        (("http://x/v1", "--interface", "grpc"), "--interface must be auto, chat, completions or anthropic, got 'grpc'"),
+        (("http://x/v1/messages", "--interface", "chat"), "the address ends as that of anthropic does"),
+        (("http://x/v1", "--users", "2,1"), "must rise, as in 1,2,4,8, got 2,1"),
+        (("http://x/v1", "--users", "one"), "--users takes whole numbers"),
+        (("http://x/v1", "--at", "9 o'clock"), "times of day read HH:MM"),
+        (("http://x/v1", "--extra", "[]"), "--extra must be a JSON object"),
+        (("http://x/v1", "--extra", '{"stream": false}'), "--extra may not hold stream"),
+        (("http://x/v1", "--header", "no colon"), "--header takes 'NAME: VALUE'"),
+        (("http://x/v1", "--api-key-env", "NO_SUCH_VARIABLE"), "names NO_SUCH_VARIABLE, which is not set"),
+        (("http://x/v1", "--for", "0"), "--for must be at least 1 second, got 0"),
+        (("http://x/v1", "--rounds", "0"), "--rounds must lie in 1..100, got 0"),
+        (("http://x/v1", "--mode", "exact"), "--mode is for the built-in engine"),
+        (("model", "--header", "a: b"), "are for endpoints; 'model' names a model"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_sent(swiftsure: Run, arguments: tuple[str, ...], words: str) -> None:
+    found = swiftsure("bench", *arguments)
+    assert (found.code, words in found.err) == (2, True), found.err
+
+
+def test_nothing_listening_ends_with_one_and_a_sentence(swiftsure: Run, tmp_path: Path) -> None:
+    found = swiftsure("bench", "http://127.0.0.1:1/v1", "--round", tmp_path)
+    assert found.code == 1
+    assert "http://127.0.0.1:1/v1/models cannot be reached" in found.err
