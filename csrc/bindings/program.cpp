@@ -136,9 +136,10 @@ Block read_block(const KVCache& kv, int64_t layer, int64_t kv_head, int64_t bloc
         throw std::invalid_argument("the cache has no block " + std::to_string(block) + " of layer " + std::to_string(layer) +
                                     ", key-value head " + std::to_string(kv_head));
     const KVBlockView view = kv.block(layer, kv_head, block);
-    const size_t dim = static_cast<size_t>(kv.head_dim()), size = static_cast<size_t>(kv.block_size());
+    const size_t dim = static_cast<size_t>(kv.head_dim()), size = static_cast<size_t>(kv.block_size()),
+                 groups = static_cast<size_t>(kv.key_groups());
     return {to_array(numbers(view, view.keys, dim * size), {dim, size}),
-            to_array(std::vector<float>(view.key_scales, view.key_scales + size), {size}),
+            to_array(std::vector<float>(view.key_scales, view.key_scales + groups * size), {groups, size}),
             to_array(numbers(view, view.values, dim * size), {size, dim}),
             to_array(std::vector<float>(view.value_scales, view.value_scales + size), {size})};
 }
@@ -146,8 +147,10 @@ Block read_block(const KVCache& kv, int64_t layer, int64_t kv_head, int64_t bloc
 }  // namespace
 
 void register_program(nb::module_& m) {
-    nb::class_<KVCache>(m, "KVCache",
-                        "Keys and values of all layers in blocks of positions: int16 or int8, one float scale per head vector.")
+    nb::class_<KVCache>(
+        m, "KVCache",
+        "Keys and values of all layers in blocks of positions: int16 or int8, one float scale per head vector; of int8 keys, per 32 "
+        "dimensions.")
         .def(nb::init<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t>(), nb::arg("layers"), nb::arg("kv_heads"), nb::arg("head_dim"),
              nb::arg("block_size"), nb::arg("blocks"), nb::arg("bits") = 16)
         .def_prop_ro("bits", &KVCache::bits)
@@ -155,7 +158,8 @@ void register_program(nb::module_& m) {
         .def_prop_ro("blocks", &KVCache::blocks)
         .def_prop_ro("nbytes", &KVCache::bytes)
         .def("read_block", &read_block, nb::arg("layer"), nb::arg("kv_head"), nb::arg("block"),
-             "Copies of keys (head_dim, block_size), key scales, values (block_size, head_dim) and value scales; int8 widened to int16.");
+             "Copies of keys (head_dim, block_size), key scales (groups, block_size), values (block_size, head_dim) and value scales; int8 "
+             "widened to int16.");
     nb::class_<BoundProgram>(m, "Program", "A static program: one method per operation of a schedule, then one run per step.")
         .def(nb::init<const std::string&, int64_t, int64_t, int64_t, const KVCache&>(), nb::arg("isa"), nb::arg("threads"),
              nb::arg("max_rows"), nb::arg("max_logit_rows"), nb::arg("kv"), nb::keep_alive<1, 6>())

@@ -1,8 +1,9 @@
 // Causal attention over int16 or int8 keys and values, one span of at most 256 keys at a time.
 //
-// What fixes the bits: a score is one fma chain over dimensions, a sum is sixteen lanes over keys, an accumulator is one fma chain over
-// keys; spans are merged in ascending order. How many heads share a load of keys or values (the tiles below) changes none of that. Nor do
-// keys that another head of a tile sees: to a head that does not they add exact zeros, as do those that are not read at all.
+// What fixes the bits: a score is one fma chain over the dimensions of a group, and one over groups where keys have several scales, a sum
+// is sixteen lanes over keys, an accumulator is one fma chain over keys; spans are merged in ascending order. How many heads share a load
+// of keys or values (the tiles below) changes none of that. Nor do keys that another head of a tile sees: to a head that does not they add
+// exact zeros, as do those that are not read at all.
 #include "kernels/families.h"
 #include "simd/exp.h"
 
@@ -57,12 +58,16 @@ void store_numbers(int8_t* p, i32x16 q) { store_i8(p, q); }
 template <typename T>
 void store_vectors(const float* k, const float* v, KVBlockView block, int64_t offset, int64_t head_dim, int64_t block_size) {
     constexpr float largest = sizeof(T) == 1 ? 127.0f : 32767.0f;
-    const f32x16 key_inverse = inverse_scale(k, head_dim, largest, block.key_scales + offset);
     const f32x16 value_inverse = inverse_scale(v, head_dim, largest, block.value_scales + offset);
     T* keys = static_cast<T*>(block.keys);
     T* values = static_cast<T*>(block.values);
+    f32x16 key_inverse = splat(0.0f);
     for (int64_t d = 0; d < head_dim; d += 16) {
         alignas(64) T lane[16];
+        if (d % block.key_group == 0) {
+            const int64_t rest = head_dim - d, width = rest < block.key_group ? rest : block.key_group;
+            key_inverse = inverse_scale(k + d, width, largest, block.key_scales + d / block.key_group * block_size + offset);
+        }
         store_numbers(lane, quantized(k + d, key_inverse, largest));
         for (int i = 0; i < 16; ++i) keys[(d + i) * block_size + offset] = lane[i];
         store_numbers(values + offset * head_dim + d, quantized(v + d, value_inverse, largest));
@@ -73,15 +78,16 @@ void store_vectors(const float* k, const float* v, KVBlockView block, int64_t of
 // no processor guesses it.
 struct Ahead {
     const uint8_t* numbers;  // (head_dim, block_size) of int16 or int8; null: nothing
-    const float* scales;     // (block_size,)
+    const float* scales;     // (count,)
+    int64_t scale_count;
 };
 
 // Keys and values of one block, as the cache holds them (int16, int8) or converted once for many heads (float, the same numbers).
 template <typename T>
 struct Block {
-    const T* keys;    // (head_dim, block_size)
-    const T* values;  // (block_size, head_dim)
-    const float* key_scales;
+    const T* keys;            // (head_dim, block_size)
+    const T* values;          // (block_size, head_dim)
+    const float* key_scales;  // (groups, block_size)
     const float* value_scales;
     Ahead during_keys, during_values;  // asked for by the first tile while it reads keys and values
 };
@@ -94,7 +100,7 @@ f32x16 load_numbers(const int16_t* p) { return to_f32(load_i16(p)); }
 template <typename T>
 struct Span {
     Block<T> blocks[kSpanKeys / 16];
-    int64_t block_size, head_dim;
+    int64_t block_size, head_dim, key_group;
     const int64_t *begin, *end;  // (heads,)
     int64_t cached_bytes;        // of a number in the cache
 };
@@ -102,9 +108,9 @@ struct Span {
 int64_t round_down(int64_t value, int64_t unit) { return value / unit * unit; }
 int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
-void fetch_scales(const Ahead& ahead, int64_t block_size) {
+void fetch_scales(const Ahead& ahead) {
     if (ahead.numbers)
-        for (int64_t p = 0; p < block_size; p += kLineBytes / 4) __builtin_prefetch(ahead.scales + p, 0, kNear);
+        for (int64_t p = 0; p < ahead.scale_count; p += kLineBytes / 4) __builtin_prefetch(ahead.scales + p, 0, kNear);
 }
 
 // Asks for `count` numbers from number `first` on.
@@ -117,22 +123,29 @@ void fetch_numbers(const Ahead& ahead, int64_t first, int64_t count, int64_t cac
 // Scores of H heads for 16 V positions of a block that start at `first`. out: (H, 256).
 template <int H, int V, typename T>
 void score_positions(const float* q, const Span<T>& span, const Block<T>& block, int64_t first, float* out) {
-    f32x16 sum[H][V];
-    for (int h = 0; h < H; ++h)
-        for (int v = 0; v < V; ++v) sum[h][v] = splat(0.0f);
     const T* keys = block.keys + first;
-    for (int64_t d = 0; d < span.head_dim; ++d, keys += span.block_size) {
-        fetch_numbers(block.during_keys, d * span.block_size + first, 16 * V, span.cached_bytes);
-        f32x16 key[V];
-        for (int v = 0; v < V; ++v) key[v] = load_numbers(keys + 16 * v);
-        for (int h = 0; h < H; ++h) {
-            const f32x16 query = splat(q[h * span.head_dim + d]);
-            for (int v = 0; v < V; ++v) sum[h][v] = fma(query, key[v], sum[h][v]);
+    const float* scales = block.key_scales + first;
+    for (int64_t from = 0; from < span.head_dim; from += span.key_group, scales += span.block_size) {
+        const int64_t to = from + span.key_group < span.head_dim ? from + span.key_group : span.head_dim;
+        f32x16 sum[H][V];
+        for (int h = 0; h < H; ++h)
+            for (int v = 0; v < V; ++v) sum[h][v] = splat(0.0f);
+        for (int64_t d = from; d < to; ++d, keys += span.block_size) {
+            fetch_numbers(block.during_keys, d * span.block_size + first, 16 * V, span.cached_bytes);
+            f32x16 key[V];
+            for (int v = 0; v < V; ++v) key[v] = load_numbers(keys + 16 * v);
+            for (int h = 0; h < H; ++h) {
+                const f32x16 query = splat(q[h * span.head_dim + d]);
+                for (int v = 0; v < V; ++v) sum[h][v] = fma(query, key[v], sum[h][v]);
+            }
         }
-    }
-    for (int v = 0; v < V; ++v) {
-        const f32x16 scale = load(block.key_scales + first + 16 * v);
-        for (int h = 0; h < H; ++h) store(out + h * kSpanKeys + 16 * v, mul(sum[h][v], scale));
+        for (int v = 0; v < V; ++v) {
+            const f32x16 scale = load(scales + 16 * v);
+            for (int h = 0; h < H; ++h) {
+                float* score = out + h * kSpanKeys + 16 * v;
+                store(score, from == 0 ? mul(sum[h][v], scale) : fma(sum[h][v], scale, load(score)));
+            }
+        }
     }
 }
 
@@ -142,7 +155,7 @@ void score_span(const float* q, const Span<T>& span, int64_t first, int64_t leng
     const Block<T>* block = span.blocks + first / span.block_size;
     for (int64_t start = round_down(first, span.block_size); start < length; start += span.block_size, ++block) {
         int64_t p = round_down(later(first - start, 0), 32);
-        fetch_scales(block->during_keys, span.block_size);
+        fetch_scales(block->during_keys);
         for (; p + 32 <= span.block_size; p += 32) score_positions<H, 2>(q, span, *block, p, scores + start + p);
         for (; p < span.block_size; p += 16) score_positions<H, 1>(q, span, *block, p, scores + start + p);
     }
@@ -201,7 +214,7 @@ void accumulate_values(const float* weights, const Span<T>& span, int64_t first,
     for (int64_t start = round_down(first, span.block_size); start < length; start += span.block_size, ++block) {
         const int64_t count = length - start < span.block_size ? length - start : span.block_size, from = later(first - start, 0);
         const T* values = block->values + from * span.head_dim + d0;
-        if (d0 == 0) fetch_scales(block->during_values, span.block_size);
+        if (d0 == 0) fetch_scales(block->during_values);
         for (int64_t j = from; j < count; ++j, values += span.head_dim) {
             fetch_numbers(block->during_values, j * span.head_dim + d0, 16 * D, span.cached_bytes);
             f32x16 value[D];
@@ -276,10 +289,15 @@ void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* 
     const Seen seen = seen_by(begin, end, heads);
     const int64_t first = seen.begin / block_size, after = (seen.end + block_size - 1) / block_size;
     [[maybe_unused]] const int64_t numbers = block_size * head_dim;
-    const auto keys_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.keys), block.key_scales}; };
-    const auto values_of = [](const KVBlockView& block) { return Ahead{static_cast<const uint8_t*>(block.values), block.value_scales}; };
+    const int64_t key_group = blocks[first].key_group, key_scales = (head_dim + key_group - 1) / key_group * block_size;
+    const auto keys_of = [&](const KVBlockView& block) {
+        return Ahead{static_cast<const uint8_t*>(block.keys), block.key_scales, key_scales};
+    };
+    const auto values_of = [&](const KVBlockView& block) {
+        return Ahead{static_cast<const uint8_t*>(block.values), block.value_scales, block_size};
+    };
     if (!kConvertOnce || heads < kConvertedHeads) {
-        Span<T> span = {{}, block_size, head_dim, begin, end, sizeof(T)};
+        Span<T> span = {{}, block_size, head_dim, key_group, begin, end, sizeof(T)};
         for (int64_t b = first; b < after; ++b)
             span.blocks[b] = {static_cast<const T*>(blocks[b].keys),
                               static_cast<const T*>(blocks[b].values),
@@ -290,7 +308,7 @@ void attend(const float* q, int64_t heads, int64_t head_dim, const KVBlockView* 
         return all_heads(q, heads, span, max_out, sum_out, acc_out);
     }
     if constexpr (kConvertOnce) {
-        Span<float> span = {{}, block_size, head_dim, begin, end, sizeof(T)};
+        Span<float> span = {{}, block_size, head_dim, key_group, begin, end, sizeof(T)};
         for (int64_t b = first; b < after; ++b, scratch += 2 * numbers) {
             convert(static_cast<const T*>(blocks[b].keys), numbers, scratch);
             convert(static_cast<const T*>(blocks[b].values), numbers, scratch + numbers);

@@ -16,8 +16,9 @@ namespace swiftsure {
 // keys are stored [dim][position] so that lanes run over positions; values [position][dim] so that lanes run over dimensions.
 struct KVBlockView {
     int64_t bits;         // 16 or 8, of keys and values
+    int64_t key_group;    // neighbouring dimensions of a key that share a scale
     void* keys;           // (head_dim, block_size)
-    float* key_scales;    // (block_size,)
+    float* key_scales;    // (groups of dimensions, block_size)
     void* values;         // (block_size, head_dim)
     float* value_scales;  // (block_size,)
 };

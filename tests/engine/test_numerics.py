@@ -27,7 +27,7 @@ def test_without_numeric_levers_the_numerics_are_those_of_default() -> None:
 def test_four_bit_weights_stay_at_four_bits_and_wider_ones_get_eight() -> None:
     model = TinyModel(TinySpec(types={"embed": "Q8_0", "attn_v": "F16"}))
     numerics = plan_numerics(model.schedule, model.source(), ("row_integers", "int8_kv"))
-    assert numerics.id == "cpu1+row_integers+int8_kv"
+    assert numerics.id == "cpu1+row_integers+int8_kv32"
     assert numerics.packing["blk.0.attn_v.weight"] == "R8"
     assert numerics.packing["token_embd.weight"] == "R8"  # the head; looked-up rows stay as the file has them
     assert numerics.packing["blk.0.attn_q.weight"] == "R4"
@@ -51,9 +51,9 @@ def test_every_file_type_runs_in_mode_fast(tmp_path: Path, tensor_type: str, gri
 @pytest.mark.parametrize(
     ("without", "numerics", "uses"),
     [
-        ((), "cpu1+row_integers+int8_kv", {"row_integers", "int8_kv"}),
+        ((), "cpu1+row_integers+int8_kv32", {"row_integers", "int8_kv"}),
         (("int8_kv",), "cpu1+row_integers", {"row_integers"}),
-        (("row_integers",), "cpu1+int8_kv", {"int8_kv"}),
+        (("row_integers",), "cpu1+int8_kv32", {"int8_kv"}),
         (("row_integers", "int8_kv"), "cpu1", set()),
     ],
 )

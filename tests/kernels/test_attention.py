@@ -48,7 +48,7 @@ def test_any_shape_gives_portable_bits_close_to_the_twin(
     # Against the cached values themselves only float32 arithmetic is left: e^score magnifies a score's rounding by its size.
     largest = float(np.abs(values).max())
     score = float(np.abs(q.astype(np.float64) @ keys.T.astype(np.float64)).max())
-    truth = truth_of(q, reference.cached(keys, kv_bits), reference.cached(values, kv_bits))
+    truth = truth_of(q, reference.cached_keys(keys, kv_bits), reference.cached(values, kv_bits))
     np.testing.assert_allclose(out, truth, rtol=0, atol=largest * 6e-6 * (4 + score))
 
 
@@ -96,6 +96,17 @@ def test_int8_keys_and_values_move_outputs_by_a_few_hundredths() -> None:
     truth = truth_of(q, keys.astype(np.float64), values.astype(np.float64))
     distance = {bits: reference.relative_l2(_core.attention("portable", q, keys, values, 32, bits), truth) for bits in (16, 8)}
     assert 20 * distance[16] < distance[8] < 0.05
+
+
+def test_int8_keys_keep_what_a_few_large_dimensions_would_drown() -> None:
+    """As norms of heads leave them: in one scale for the whole vector, the rest would have a handful of levels."""
+    q, keys, values = inputs(9, 8, 256, 500)
+    keys[:, [3, 131]] *= 40.0
+    q[:, [3, 131]] /= 40.0
+    truth = truth_of(q, keys.astype(np.float64), values.astype(np.float64))
+    one_scale = truth_of(q, reference.cached(keys, 8), values.astype(np.float64))
+    ours = _core.attention("portable", q, keys, values, 32, 8)
+    assert reference.relative_l2(ours, truth) < 0.5 * reference.relative_l2(one_scale, truth)
 
 
 def test_shapes_that_do_not_belong_together_are_refused() -> None:

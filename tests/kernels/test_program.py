@@ -367,7 +367,7 @@ def test_flush_to_zero_set_by_a_foreign_library_changes_no_bit(tmp_path: Path, i
 def test_the_cache_holds_what_was_stored_and_nothing_else(bits: int, largest: int) -> None:
     cache = KVCache(2, KV_HEADS, DIM, BLOCK, 4, bits)
     assert cache.bits == bits
-    assert cache.nbytes == 2 * KV_HEADS * 4 * BLOCK * (DIM * bits // 4 + 8)
+    assert cache.nbytes == 2 * KV_HEADS * 4 * BLOCK * (DIM * bits // 4 + 8)  # 32 dimensions: one group
     program = Program("portable", 1, 4, 1, cache)
     program.buffer("x", 2 * KV_HEADS * DIM)
     program.buffer("last", 2 * KV_HEADS * DIM)
@@ -383,14 +383,14 @@ def test_the_cache_holds_what_was_stored_and_nothing_else(bits: int, largest: in
         for offset, token in [(1, 3), (2, 5)]:
             key = weight[token, head * DIM : (head + 1) * DIM]
             value = weight[token, (KV_HEADS + head) * DIM : (KV_HEADS + head + 1) * DIM]
-            np.testing.assert_allclose(keys[:, offset] * key_scales[offset], key, atol=0.51 * key_scales[offset])
+            np.testing.assert_allclose(keys[:, offset] * key_scales[0, offset], key, atol=0.51 * key_scales[0, offset])
             np.testing.assert_allclose(values[offset] * value_scales[offset], value, atol=0.51 * value_scales[offset])
             assert np.abs(keys[:, offset]).max() == largest
         untouched = np.ones(BLOCK, dtype=bool)
         untouched[1:3] = False
         assert not keys[:, untouched].any()
         assert not values[untouched].any()
-        assert not key_scales[untouched].any()
+        assert not key_scales[:, untouched].any()
     assert not any(part.any() for block in (0, 1, 3) for part in cache.read_block(1, 0, block))
 
 

@@ -75,7 +75,7 @@ def test_a_row_attends_to_the_last_keys_of_any_window(
     q, keys, values = (rng.standard_normal((n, head_dim)).astype(np.float32) for n in (heads, length, length))
     out = _core.attention(isa, q, keys, values, block_size, kv_bits, window)
     assert out.tobytes() == _core.attention("portable", q, keys, values, block_size, kv_bits, window).tobytes()
-    cached = [reference.cached(x, kv_bits)[:, None] for x in (keys, values)]
+    cached = [reference.cached_keys(keys, kv_bits)[:, None], reference.cached(values, kv_bits)[:, None]]
     truth = reference.attention(q[None].astype(np.float64), *cached, [length - 1], 1.0, window)[0]
     score = float(np.abs(q.astype(np.float64) @ keys.T.astype(np.float64)).max())
     np.testing.assert_allclose(out, truth, rtol=0, atol=float(np.abs(values).max()) * 6e-6 * (4 + score))

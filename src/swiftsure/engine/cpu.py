@@ -19,12 +19,12 @@ from swiftsure.engine.numerics import (
     ROW_GRID_4,
     ROW_GRID_8,
     ROW_INTEGERS,
-    SMALL_KV_BITS,
     Numerics,
 )
 from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
+from swiftsure.models.model import SMALL_KV_BITS
 from swiftsure.models.schedule import (
     AddBias,
     Attention,

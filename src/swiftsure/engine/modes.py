@@ -114,7 +114,7 @@ LEVERS: Mapping[str, LeverSpec] = MappingProxyType(
             ),
             LeverSpec(
                 name="int8_kv",
-                effect="keys and values at 8 bits, one scale per head vector",
+                effect="keys and values at 8 bits, one scale per head vector of values and per 32 dimensions of keys",
                 requirement="none",
                 occasion="a pass",
                 proof="layers",

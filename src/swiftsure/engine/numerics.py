@@ -9,16 +9,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from swiftsure import kernels
-from swiftsure.models.model import KV_BITS
+from swiftsure.models.model import KV_BITS, SMALL_KV_BITS
 from swiftsure.models.schedule import Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 
 ROW_INTEGERS, INT8_KV = "row_integers", "int8_kv"
 NUMERIC_LEVERS = (ROW_INTEGERS, INT8_KV)
 
+_IDS = {ROW_INTEGERS: "row_integers", INT8_KV: "int8_kv32"}
+"""What a lever adds to the numerics id: another function of the same lever is another id. int8_kv32: keys have a scale per 32 dimensions."""
+
 FOUR_BIT_TYPES = ("Q4_0", "Q4_1", "Q4_K")
 ROW_GRID_4, ROW_GRID_8 = "R4", "R8"  # packed types with one grid of integers per output row
-SMALL_KV_BITS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ def plan_numerics(schedule: Schedule, tensors: TensorSource, levers: Collection[
         names = [name for op in schedule.ops if isinstance(op, Matmul) for name in op.weights]
         packing = {name: ROW_GRID_4 if tensors.info(name).type in FOUR_BIT_TYPES else ROW_GRID_8 for name in names}
     return Numerics(
-        id="+".join((kernels.NUMERICS, *changed)),
+        id="+".join((kernels.NUMERICS, *(_IDS[name] for name in changed))),
         variant=ROW_INTEGERS if packing else "file",
         packing=packing,
         kv_bits=SMALL_KV_BITS if INT8_KV in changed else KV_BITS,

@@ -15,6 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from swiftsure.errors import UsageError
 
 Float64 = NDArray[np.float64]
+
+SMALL_KEY_GROUP = 32  # dimensions of an int8 key that share a scale
 Activation = Literal["silu", "gelu_tanh"]
 
 # --- weights ------------------------------------------------------------------------------------------------------------------------
@@ -252,8 +254,16 @@ def attention(q: Float64, keys: Float64, values: Float64, positions: ArrayLike, 
     return np.asarray(out).reshape(rows, heads, head_dim)
 
 
+def cached_keys(x: ArrayLike, bits: int) -> Float64:
+    """What a cache of ``bits`` keeps of the keys ``x`` (count, head_dim): at 8 bits every 32 dimensions have a scale of their own."""
+    keys = np.asarray(x, dtype=np.float32)
+    width = keys.shape[1] if bits == 16 else SMALL_KEY_GROUP
+    return np.concatenate([cached(keys[:, at : at + width], bits) for at in range(0, keys.shape[1], width)], axis=1)
+
+
 def cached(x: ArrayLike, bits: int) -> Float64:
-    """What a cache of ``bits`` (16 or 8) with one scale per vector keeps of the vectors ``x`` (count, head_dim).
+    """What a cache of ``bits`` (16 or 8) with one scale per vector keeps of the vectors ``x`` (count, head_dim): of values, and of keys
+    at 16 bits.
 
     Which integer is nearest is part of the definition, so the scaling is in float32 as in the kernels; the result is exact.
     """

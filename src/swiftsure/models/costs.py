@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swiftsure.models.model import KV_BITS, KV_SCALE_BYTES
+from swiftsure.models.model import KV_BITS, key_value_bytes
 from swiftsure.models.schedule import (
     AddBias,
     Attention,
@@ -72,7 +72,7 @@ def keys_seen(op: Attention, positions: int) -> int:
 
 def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_bits: int) -> StepCost:
     width = schedule.buffers
-    vector_bytes = schedule.head_dim * kv_bits // 8 + KV_SCALE_BYTES
+    position_bytes = schedule.kv_heads * key_value_bytes(schedule.head_dim, kv_bits)  # of one layer
     match op:
         case Embed():
             rows, columns = tensors.info(op.weight).shape
@@ -102,10 +102,10 @@ def _cost(op: Op, schedule: Schedule, tensors: TensorSource, positions: int, kv_
             return _step("rope", (op.x,), op.x, shape, 0, 0, 3 * turned)
         case StoreKV():
             vectors = 2 * schedule.kv_heads
-            return _step("store_kv", (op.x,), f"cache {op.layer}", f"{vectors} x {schedule.head_dim}", 0, vectors * vector_bytes, 0)
+            return _step("store_kv", (op.x,), f"cache {op.layer}", f"{vectors} x {schedule.head_dim}", 0, position_bytes, 0)
         case Attention():
             seen = keys_seen(op, positions)
-            read = 2 * schedule.kv_heads * vector_bytes * seen
+            read = position_bytes * seen
             work = 4 * op.heads * schedule.head_dim * seen
             return _step("attention", (op.x, f"cache {op.layer}"), op.out, f"{op.heads} heads x {seen} keys", 0, read, work)
         case GatedActivation():

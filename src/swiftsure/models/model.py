@@ -25,7 +25,8 @@ from swiftsure.models.tokenizer import Tokenizer
 from swiftsure.models.transformer import type_reasons, unsupported_reasons, write_schedule
 
 KV_BITS = 16  # of a key or value, unless a mode says less
-KV_SCALE_BYTES = 4  # one float32 per head vector
+KV_SCALE_BYTES = 4  # one float32 per head vector; of int8 keys, per SMALL_KEY_GROUP dimensions
+SMALL_KV_BITS, SMALL_KEY_GROUP = 8, 32
 _SAMPLING_PREFIX = "general.sampling."
 
 
@@ -212,8 +213,14 @@ def _architecture_of(file: ModelFile) -> Architecture:
 
 
 def kv_bytes_per_position(schedule: Schedule, kv_bits: int = KV_BITS) -> int:
-    """Keys and values of one position over all layers: values of ``kv_bits`` bits and one float32 scale per head vector."""
-    return schedule.layers * schedule.kv_heads * 2 * (schedule.head_dim * kv_bits // 8 + KV_SCALE_BYTES)
+    """Keys and values of one position over all layers, with their scales."""
+    return schedule.layers * schedule.kv_heads * key_value_bytes(schedule.head_dim, kv_bits)
+
+
+def key_value_bytes(head_dim: int, kv_bits: int) -> int:
+    """One key and one value vector of ``kv_bits`` bits a number, with their scales, as the cache holds them (``csrc/kv_cache.h``)."""
+    key_scales = -(-head_dim // SMALL_KEY_GROUP) if kv_bits == SMALL_KV_BITS else 1
+    return 2 * head_dim * kv_bits // 8 + (key_scales + 1) * KV_SCALE_BYTES
 
 
 def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
