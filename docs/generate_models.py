@@ -8,7 +8,7 @@ from pathlib import Path
 from generated import write_or_check
 
 from swiftsure.models.architectures import ARCHITECTURES
-from swiftsure.models.supported import FORMATS, model_types, runs
+from swiftsure.models.supported import FORMATS, cell_name, model_types, runs
 
 PAGE = Path(__file__).with_name("models.md")
 INTRODUCTION = """# Models that run
@@ -21,8 +21,9 @@ FORMATS_HEAD = """
 ## Formats
 
 Matrices of these types run as the file has them, mixed as the file mixes them; no type is widened in memory. Vectors (norms, biases) are
-F32 in GGUF files and any of the three float types in folders. Every "yes" is a test: a small model in that format, its logits within 1e-3
-(relative L2) of the float64 twin's (`tests/models/test_supported.py`).
+F32 in GGUF files and any of the three float types in folders. Every cell is a test and names it: a small model in that format, its logits
+within 1e-3 (relative L2) of the float64 twin's where it says "yes", refused where it says "no". To run one:
+`pytest "tests/models/test_supported.py::test_every_cell_of_the_table_is_true[llama-GGUF-Q4_K]"`.
 """
 FOOT = """
 Every architecture is also compared with the transformers library in float32 on small random weights: no logit differs by more than 0.5 % of
@@ -53,7 +54,7 @@ def page() -> str:
         "|---|---|" + "---|" * len(ARCHITECTURES),
     ]
     for form in FORMATS:
-        cells = " | ".join("yes" if runs(name, form) else "no" for name in ARCHITECTURES)
+        cells = " | ".join(f"{'yes' if runs(name, form) else 'no'}: `{cell_name(name, form)}`" for name in ARCHITECTURES)
         lines.append(f"| {form.container} | {form.tensor_type} | {cells} |")
     return "\n".join(lines) + "\n" + FOOT
 

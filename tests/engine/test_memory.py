@@ -8,7 +8,7 @@ import pytest
 
 from swiftsure.engine.memory import Available, available_memory, parse_bytes, plan_memory
 from swiftsure.errors import CapacityError, UsageError
-from swiftsure.models.model import kv_bytes_per_position
+from swiftsure.models.kv_size import kv_bytes_per_position
 from tiny_models import TinyModel, TinySpec
 
 SCHEDULE = TinyModel(TinySpec(layers=2, kv_heads=2, head_dim=16, context=4096)).schedule

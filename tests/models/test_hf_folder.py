@@ -24,6 +24,7 @@ from swiftsure.models import cache
 from swiftsure.models.catalogue import resolve, verify
 from swiftsure.models.hf_folder import HFFolder
 from swiftsure.models.model import Model, describe, open_model
+from swiftsure.models.tensors import MATRIX_TYPES
 from tiny_models import TinyModel, TinySpec
 
 SPEC = TinySpec(seed=5, type="BF16")
@@ -104,10 +105,9 @@ def test_info_describes_a_folder(tmp_path: Path, model: TinyModel) -> None:
     assert facts["unsupported"] == []
     assert facts["tensor_types"]["BF16"]["tensors"] == 15
     assert facts["file_bytes"] == sum(path.stat().st_size for path in folder.iterdir())
-    assert (
-        facts["decode_bytes_per_token"]
-        == 2 * sum(t.elements for t in map(model.source().info, model.source().names()) if len(t.shape) > 1) + 128
-    )
+    infos = [model.source().info(name) for name in model.source().names()]
+    row = 2 * SPEC.hidden  # of the embedding, beside the whole of it as the head; matrices are BF16, vectors F32
+    assert facts["decode_bytes_per_token"] == sum((2 if len(t.shape) > 1 else 4) * t.elements for t in infos) + row
 
 
 # --- config.json -------------------------------------------------------------------------------------------------------------------
@@ -135,6 +135,30 @@ def test_info_describes_a_folder(tmp_path: Path, model: TinyModel) -> None:
 )
 def test_a_configuration_that_is_not_computed_is_refused_by_name(tmp_path: Path, model: TinyModel, fields: Any, words: str) -> None:
     assert words in refusal(tiny_folder(model, tmp_path / "f", **fields), UnsupportedModelError)
+
+
+def test_every_reason_why_a_folder_cannot_run_is_named(tmp_path: Path, model: TinyModel) -> None:
+    """Also those of sections and of tensors; what it holds is described all the same."""
+    scaling = {"rope_type": "yarn", "factor": 4.0}
+    extra: dict[str, Stored | None] = {"model.layers.0.extra.weight": ("I32", (4,), bytes(16))}
+    folder = with_tensors(tmp_path / "f", model, extra, attention_bias=True, rope_scaling=scaling, logit_scale=0.5)
+    facts = describe(resolve(folder))
+    assert facts["unsupported"] == [
+        "config.json: rope_scaling.rope_type 'yarn' is not supported; supported: default, linear, llama3",
+        "config.json: attention_bias = True is not supported, and ignoring it would run another model",
+        "config.json: logit_scale = 0.5 is not supported, and ignoring it would run another model",
+        f"tensor 'model.layers.0.extra.weight' has type I32; supported: {', '.join(MATRIX_TYPES)}",
+    ]
+    assert facts["parameters"] > 4
+    assert facts["unsupported"][0] + " (and 3 more: swiftsure models info lists them)" in refusal(folder, UnsupportedModelError)
+
+
+def test_a_folder_of_another_model_type_is_described_by_its_tensors(tmp_path: Path, model: TinyModel) -> None:
+    facts = describe(resolve(tiny_folder(model, tmp_path / "f", model_type="mamba")))
+    assert facts["architecture"] == "mamba"
+    assert facts["tensor_types"]["BF16"]["tensors"] == 15
+    assert (facts["layers"], facts["context_length"]) == (None, None)
+    assert len(facts["unsupported"]) == 1
 
 
 @pytest.mark.parametrize(

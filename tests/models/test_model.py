@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from edited_gguf import edited
 from swiftsure.errors import ModelFileError, SwiftsureError, TemplateError, UnsupportedModelError
+from swiftsure.models.costs import decode_bytes_per_token
 from swiftsure.models.files import ModelFiles
-from swiftsure.models.model import Model, decode_bytes_per_token, describe, kv_bytes_per_position, open_model
+from swiftsure.models.kv_size import kv_bytes_per_position
+from swiftsure.models.model import Model, describe, open_model
 from swiftsure.models.schedule import Attention, Embed, GatedActivation, Matmul, RMSNorm, Rope, SelectRows, StoreKV
 from tiny_models import TinyModel, TinySpec
 
@@ -251,9 +253,9 @@ def test_special_tokens_in_tools_and_parts_stay_text(open_edited: Callable[..., 
 def test_description_counts_bytes(tiny_path: Path) -> None:
     with open_model(files(tiny_path)) as model:
         info = model.info()
-        matrices = [model.tensors.info(n).nbytes for n in model.tensors.names() if not n.endswith("norm.weight")]
+        weights = [model.tensors.info(n).nbytes for n in model.tensors.names()]
         embedding = model.tensors.info("token_embd.weight")
-        assert info["decode_bytes_per_token"] == sum(matrices) + embedding.nbytes // TINY.vocab
+        assert info["decode_bytes_per_token"] == sum(weights) + embedding.nbytes // TINY.vocab
         assert info["kv_bytes_per_position"] == 2 * TINY.layers * TINY.kv_heads * (2 * TINY.head_dim + 4)
         assert sum(kind["bytes"] for kind in info["tensor_types"].values()) == sum(
             model.tensors.info(n).nbytes for n in model.tensors.names()
@@ -268,7 +270,7 @@ def test_pinned_model_is_described(smollm2_path: Path) -> None:
         info = model.info()
         assert info["parameters"] == 134_515_008
         assert {kind: count["tensors"] for kind, count in info["tensor_types"].items()} == {"F32": 61, "Q4_1": 210, "Q8_0": 1}
-        assert decode_bytes_per_token(model.tensors, model.schedule()) == 66_355_200 + 30_081_024 + 612
+        assert decode_bytes_per_token(model.tensors, model.schedule()) == 66_355_200 + 30_081_024 + 612 + 61 * 576 * 4
         assert kv_bytes_per_position(model.schedule()) == 23_760
         assert (info["licence"], info["context_length"], info["chat_template"]) == ("apache-2.0", 8192, True)
         assert (model.tokenizer.bos_id, sorted(model.tokenizer.eos_ids), model.tokenizer.prefix_ids) == (1, [0, 2], ())

@@ -19,7 +19,7 @@ from swiftsure.kernels import reference
 from swiftsure.models.architectures import ARCHITECTURES
 from swiftsure.models.catalogue import resolve
 from swiftsure.models.model import open_model
-from swiftsure.models.supported import FORMATS, Format, runs
+from swiftsure.models.supported import FORMATS, Format, cell_name, runs
 from tiny_models import TinyModel, spec_of_type
 
 ROOT = Path(__file__).parents[2]
@@ -35,9 +35,7 @@ def written(architecture: str, form: Format, folder: Path) -> tuple[TinyModel, P
     return model, tiny_folder(model, folder / "tiny", form.tensor_type, norms=form.tensor_type)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "form"), CELLS, ids=[f"{architecture}-{form.container}-{form.tensor_type}" for architecture, form in CELLS]
-)
+@pytest.mark.parametrize(("architecture", "form"), CELLS, ids=[cell_name(*cell) for cell in CELLS])
 def test_every_cell_of_the_table_is_true(architecture: str, form: Format, tmp_path: Path) -> None:
     _, path = written(architecture, form, tmp_path)
     if not runs(architecture, form):

@@ -74,8 +74,8 @@ def check(
     accept_licence: AcceptLicence = False,
 ) -> CheckResult:
     """Resolves what :func:`swiftsure.load` would, without packing or running. A mode that cannot be had is a result, not an error."""
-    from swiftsure.models.costs import step_costs
-    from swiftsure.models.model import kv_bytes_per_position
+    from swiftsure.models.costs import decode_bytes_per_token, step_costs
+    from swiftsure.models.kv_size import kv_bytes_per_position
 
     options = LoadOptions(
         threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, draft=draft, offline=offline, cache=cache
@@ -95,7 +95,7 @@ def check(
             reason = str(error)
         schedule = opened.schedule()
         costs = step_costs(schedule, opened.tensors, positions=1)
-        bytes_per_token = sum(cost.weight_bytes for cost in costs)
+        bytes_per_token = decode_bytes_per_token(opened.tensors, schedule)
         files = opened.files
         return CheckResult(
             mode=mode,

@@ -24,7 +24,7 @@ from swiftsure.engine.numerics import (
 from swiftsure.engine.packed_store import PackedStore
 from swiftsure.engine.pass_times import Piece, RawTimes, pieces_of
 from swiftsure.errors import CapacityError, UnsupportedModelError, UsageError
-from swiftsure.models.model import SMALL_KV_BITS
+from swiftsure.models.kv_size import SMALL_KV_BITS
 from swiftsure.models.schedule import (
     AddBias,
     Attention,

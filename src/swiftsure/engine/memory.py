@@ -10,7 +10,7 @@ from typing import Any
 from swiftsure import machine
 from swiftsure.errors import CapacityError, UsageError
 from swiftsure.kernels import KV_BLOCK_SIZE
-from swiftsure.models.model import KV_BITS, kv_bytes_per_position
+from swiftsure.models.kv_size import KV_BITS, kv_bytes_per_position
 from swiftsure.models.schedule import Schedule
 from swiftsure.models.tensors import TensorSource
 

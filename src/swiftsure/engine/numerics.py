@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from swiftsure import kernels
-from swiftsure.models.model import KV_BITS, SMALL_KV_BITS
+from swiftsure.models.kv_size import KV_BITS, SMALL_KV_BITS
 from swiftsure.models.schedule import Matmul, Schedule
 from swiftsure.models.tensors import TensorSource
 
@@ -17,7 +17,7 @@ ROW_INTEGERS, INT8_KV = "row_integers", "int8_kv"
 NUMERIC_LEVERS = (ROW_INTEGERS, INT8_KV)
 
 _IDS = {ROW_INTEGERS: "row_integers", INT8_KV: "int8_kv32"}
-"""What a lever adds to the numerics id: another function of the same lever is another id. int8_kv32: keys have a scale per 32 dimensions."""
+"""What a lever adds to the numerics id; another function of the same lever is another id. int8_kv32: a scale per 32 dimensions of keys."""
 
 FOUR_BIT_TYPES = ("Q4_0", "Q4_1", "Q4_K")
 ROW_GRID_4, ROW_GRID_8 = "R4", "R8"  # packed types with one grid of integers per output row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swiftsure.models.model import KV_BITS, key_value_bytes
+from swiftsure.models.kv_size import KV_BITS, key_value_bytes
 from swiftsure.models.schedule import (
     AddBias,
     Attention,
@@ -39,6 +39,11 @@ class StepCost:
 def step_costs(schedule: Schedule, tensors: TensorSource, *, positions: int, kv_bits: int = KV_BITS) -> tuple[StepCost, ...]:
     """The cost of every step when one token is decoded at the end of ``positions`` cached positions of ``kv_bits`` bits a value."""
     return tuple(_cost(op, schedule, tensors, positions, kv_bits) for op in schedule.ops)
+
+
+def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
+    """Bytes of weights that a decode pass of one row reads, as the file stores them: matrices and vectors, and a row of the embedding."""
+    return sum(cost.weight_bytes for cost in step_costs(schedule, tensors, positions=1))
 
 
 def pass_costs(

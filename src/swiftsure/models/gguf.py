@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
-from swiftsure.models.files import file_stamp
 from swiftsure.models.gguf_header import StringArray, Value, parse_header
-from swiftsure.models.tensors import TensorInfo, read_bytes
+from swiftsure.models.open_file import OpenFile
+from swiftsure.models.tensors import TensorInfo
 
 # File kinds that people pass by mistake: first bytes or suffix -> what it is.
 _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -93,20 +93,19 @@ class Metadata:
 class GGUFFile:
     """An open GGUF file; a :class:`~swiftsure.models.model_file.ModelFile`. Context manager.
 
-    The header is mapped while it is parsed; tensors are read, never mapped: a mapped file that somebody cuts short ends the process with a
-    signal, a read ends with an error. Reads may come from several threads.
+    The header is mapped while it is parsed; tensors are read, see :class:`~swiftsure.models.open_file.OpenFile`.
     """
 
     permuted_rope = True
+    unsupported: tuple[str, ...] = ()  # the architecture judges its keys
 
     def __init__(self, path: str | Path) -> None:
         """Parses the header. Raises ModelNotFoundError, ModelFileError or UnsupportedModelError; each message starts with the path."""
         self.path = Path(path)
-        self._fd: int | None = _open_file(self.path)
+        self._file = _open_file(self.path)
+        self.stamp, self.size = self._file.stamp, self._file.size
         try:
-            self.stamp = file_stamp(os.fstat(self._fd))
-            self.size = self.stamp[0]
-            with mmap.mmap(self._fd, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+            with mmap.mmap(self._file.fd, 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
                 header = parse_header(view)
         except (ModelFileError, UnsupportedModelError) as error:
             self.close()
@@ -133,7 +132,7 @@ class GGUFFile:
     def metadata_entry(self, key: str) -> bytes:
         """Key, type and value as they stand in the file, to be copied: a parsed value no longer tells its type. KeyError without it."""
         start, end = self._spans[key]
-        return self._read(start, end - start, f"metadata key '{key}'").tobytes()
+        return self._file.read(start, end - start, f"metadata key '{key}'").tobytes()
 
     def info(self, name: str) -> TensorInfo:
         entry = self._tensors.get(name)
@@ -144,25 +143,15 @@ class GGUFFile:
     def read(self, name: str) -> NDArray[np.uint8]:
         self.info(name)
         entry = self._tensors[name]
-        return self._read(entry.offset, entry.nbytes, f"tensor '{name}'")
+        return self._file.read(entry.offset, entry.nbytes, f"tensor '{name}'")
 
     def check_unchanged(self) -> None:
         """Raises ModelFileError if the file was written to since it was opened, so that what was read may be of either state."""
-        if file_stamp(os.fstat(self._open_fd())) != self.stamp:
+        if self._file.current_stamp() != self.stamp:
             raise ModelFileError(f"{self.path}: the file changed while it was being loaded")
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def _open_fd(self) -> int:
-        if self._fd is None:
-            raise ModelFileError(f"{self.path}: the file is closed")
-        return self._fd
-
-    def _read(self, offset: int, nbytes: int, what: str) -> NDArray[np.uint8]:
-        return read_bytes(self._open_fd(), offset, nbytes, f"{self.path}: {what}")
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +160,7 @@ class GGUFFile:
         self.close()
 
 
-def _open_file(path: Path) -> int:
+def _open_file(path: Path) -> OpenFile:
     if not path.exists():
         raise ModelNotFoundError(f"{path}: no such file")
     if not path.is_file():
@@ -191,6 +180,6 @@ def _open_file(path: Path) -> int:
                 )
             if len(head) < 24:
                 raise ModelFileError(f"{path}: header: a GGUF file has at least 24 bytes, this one {len(head)}")
-            return os.dup(file.fileno())
+            return OpenFile(path, os.dup(file.fileno()))
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from swiftsure.errors import ModelFileError, UnsupportedModelError
+from swiftsure.errors import ModelFileError
 from swiftsure.models.gguf_header import Value
 from swiftsure.models.hf_families import FAMILIES, Family
 from swiftsure.models.json_files import Fields
@@ -47,17 +47,23 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TranslatedConfig:
-    """``metadata`` under GGUF's keys. ``tied``: the head is the embedding."""
+    """``metadata`` under GGUF's keys; a ``family`` of None has none but the name of the model's type. ``tied``: the head is the embedding.
+    ``unsupported``: every reason why the model cannot be run, in words."""
 
-    family: Family
+    family: Family | None
     metadata: dict[str, Value]
     tied: bool
+    unsupported: tuple[str, ...] = ()
 
 
 def translate(values: Mapping[str, Any]) -> TranslatedConfig:
-    """Raises ModelFileError for impossible values and UnsupportedModelError for models and features that are not computed here."""
+    """Raises ModelFileError for impossible values."""
     config = Fields(values, FILE)
-    family = _family_of(config)
+    model_type = config.text("model_type")
+    family = FAMILIES.get(model_type)
+    if family is None:  # what its fields mean is not known
+        config.refuse("model_type", f"{model_type!r} is not supported; supported: {', '.join(sorted(FAMILIES))}")
+        return TranslatedConfig(family=None, metadata={"general.architecture": model_type}, tied=False, unsupported=(*config.refused,))
     config.refuse_unless("architectures", ([family.causal_class],))
     config.refuse_unless(*family.activation)
     heads = config.integer("num_attention_heads")
@@ -80,14 +86,8 @@ def translate(values: Mapping[str, Any]) -> TranslatedConfig:
     own |= family.read_more(config)
     config.refuse_unread(_NEUTRAL, harmless=_HARMLESS)
     metadata: dict[str, Value] = {"general.architecture": family.architecture}
-    return TranslatedConfig(family=family, metadata=metadata | {f"{family.architecture}.{key}": own[key] for key in own}, tied=tied)
-
-
-def _family_of(config: Fields) -> Family:
-    model_type = config.text("model_type")
-    if model_type not in FAMILIES:
-        raise UnsupportedModelError(f"{FILE}: model_type {model_type!r} is not supported; supported: {', '.join(sorted(FAMILIES))}")
-    return FAMILIES[model_type]
+    metadata |= {f"{family.architecture}.{key}": own[key] for key in own}
+    return TranslatedConfig(family=family, metadata=metadata, tied=tied, unsupported=(*config.refused,))
 
 
 def _even_share(hidden: int, heads: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from swiftsure.errors import ModelFileError, UnsupportedModelError
+from swiftsure.errors import ModelFileError
 from swiftsure.models.gguf_header import Value
 from swiftsure.models.hf_tensors import GEMMA3_LAYER_NAMES, LAYER_NAMES
 from swiftsure.models.json_files import Fields
@@ -23,7 +23,7 @@ def _read_rope(config: Fields) -> dict[str, Value]:
     """``rope_theta`` and ``rope_scaling``, or ``rope_parameters`` that holds both since version 5 of the library."""
     old, new = config.section("rope_scaling"), config.section("rope_parameters")
     if old.given and new.given:
-        raise UnsupportedModelError(f"{config.where('rope_scaling')} and rope_parameters are both given; which of them counts is not known")
+        config.refuse("rope_scaling", "and rope_parameters are both given; which of them counts is not known")
     rope = new if new.given else old
     theta = rope.number("rope_theta", config.number("rope_theta", _THETA))
     return {"rope.freq_base": theta, **_read_scaling(rope, config)}
@@ -37,7 +37,8 @@ def _read_scaling(rope: Fields, config: Fields) -> dict[str, Value]:
     elif kind in ("linear", "llama3"):
         values = {"rope.scaling.type": kind, "rope.scaling.factor": rope.positive("factor")}
     else:
-        raise UnsupportedModelError(f"{rope.where('rope_type')} {kind!r} is not supported; supported: default, linear, llama3")
+        rope.refuse("rope_type", f"{kind!r} is not supported; supported: default, linear, llama3")
+        return {}  # its other fields are that kind's own
     if kind == "llama3":
         values["rope.scaling.low_freq_factor"] = rope.positive("low_freq_factor")
         values["rope.scaling.high_freq_factor"] = rope.positive("high_freq_factor")
@@ -70,7 +71,7 @@ def _read_qwen(config: Fields) -> dict[str, Value]:
     for key in ("sliding_window", "max_window_layers"):
         config.integer(key, 0)
     if set(config.texts("layer_types")) - {_EVERYTHING}:
-        raise UnsupportedModelError(f"{config.where('layer_types')} may name full_attention alone")
+        config.refuse("layer_types", "may name full_attention alone")
     return values
 
 
@@ -89,7 +90,7 @@ def _read_gemma3(config: Fields) -> dict[str, Value]:
     everything, near = new.section("full_attention"), new.section("sliding_attention")
     new.refuse_unread({})
     if old.given and new.given:
-        raise UnsupportedModelError(f"{config.where('rope_scaling')} and rope_parameters are both given; which of them counts is not known")
+        config.refuse("rope_scaling", "and rope_parameters are both given; which of them counts is not known")
     theta = everything.number("rope_theta", config.number("rope_theta", _GEMMA3_GLOBAL_THETA))
     near_theta = near.number("rope_theta", config.number("rope_local_base_freq", _THETA))
     near.refuse_unless("rope_type", ("default",))
@@ -125,7 +126,7 @@ def _gemma3_period(config: Fields) -> int:
     elif period <= layers:
         period = layers + 1
     if stated != [_WINDOWED if (i + 1) % period else _EVERYTHING for i in range(layers)]:
-        raise UnsupportedModelError(f"{config.where('layer_types')} must repeat: {_WINDOWED} some times, then {_EVERYTHING}")
+        config.refuse("layer_types", f"must repeat: {_WINDOWED} some times, then {_EVERYTHING}")
     return period
 
 

@@ -63,7 +63,8 @@ class HFFolder:
     """An open folder; a :class:`~swiftsure.models.model_file.ModelFile`. Context manager.
 
     Tensors bear GGUF's names. Matrices have the files' own bytes; vectors (norms and biases), which may be stored in 16 bits, are handed
-    out as F32, as GGUF's converter does, which loses nothing.
+    out as F32, as GGUF's converter does, which loses nothing. A sound folder of a model that cannot be run opens too, for what it holds to
+    be described: ``unsupported`` says why.
     """
 
     permuted_rope = False
@@ -77,7 +78,7 @@ class HFFolder:
             self.config = hf_config.translate(read_json_object(self.path / hf_config.FILE))
             self.metadata = Metadata(self.config.metadata | self._template() | self._sampling())
             self._shards = Shards(self.path)
-            self._names = gguf_names(self._shards.names(), self.config.family.layer_names, tied=self.config.tied)
+            self._names = self._gguf_names(self._shards)
             stamps = self._stamps()
         except ModelError as error:
             self.close()
@@ -89,6 +90,10 @@ class HFFolder:
     @property
     def format(self) -> str:
         return f"safetensors, {len(self._open().files)} {'file' if len(self._open().files) == 1 else 'files'}"
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        return self.config.unsupported
 
     def names(self) -> Iterator[str]:
         return iter(self._names)
@@ -109,7 +114,8 @@ class HFFolder:
         info = self.info(name)
         stored = self._open().entry(self._names[name])
         raw = self._open().read(stored.name)
-        offset = self.config.family.norm_offset if name.endswith("norm.weight") else 0.0
+        family = self.config.family
+        offset = family.norm_offset if family is not None and name.endswith("norm.weight") else 0.0
         if len(info.shape) != 1 or info.type != "F32" or (stored.dtype == "F32" and not offset):
             return raw
         values = dequantize_rows(stored.dtype, raw.reshape(1, -1), info.shape[0])[0]
@@ -128,6 +134,13 @@ class HFFolder:
         if self._shards is None:
             raise ModelFileError(f"{self.path}: the folder is closed")
         return self._shards
+
+    def _gguf_names(self, shards: Shards) -> dict[str, str]:
+        """GGUF's name -> the folder's; of a model type that is not known, the folder's own."""
+        family = self.config.family
+        if family is None:
+            return {name: name for name in shards.names()}
+        return gguf_names(shards.names(), family.layer_names, tied=self.config.tied)
 
     def _stamps(self) -> list[FileStamp]:
         """Of each file, in the order of their names; of weights, the files that are open."""

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from swiftsure.errors import ModelFileError, UnsupportedModelError
+from swiftsure.errors import ModelFileError
 
 MAX_JSON_BYTES = 1 << 20  # of a configuration, or of an index of some ten thousand tensors
 MEMORY_FREE_BYTES = 32 << 20  # beyond twice the file
@@ -113,15 +113,19 @@ def _no_constant(name: str) -> NoReturn:
 
 
 class Fields:
-    """Fields of an object, each noted when it is read; an error names the file, the field and the value. Null counts as absent."""
+    """Fields of an object, each noted when it is read; an error names the file, the field and the value. Null counts as absent.
 
-    def __init__(self, values: Mapping[str, Any], file: str, *, prefix: str = "") -> None:
-        """``file`` names it in messages; ``prefix`` is where the object lies within."""
+    What is sound and not supported is no error: it is collected in ``refused``, so that a reader names all of it at once.
+    """
+
+    def __init__(self, values: Mapping[str, Any], file: str, *, prefix: str = "", refused: list[str] | None = None) -> None:
+        """``file`` names it in messages; ``prefix`` is where the object lies within, ``refused`` the list of the object around it."""
         self._values = {key: value for key, value in values.items() if value is not None}
         self._null = values.keys() - self._values.keys()
         self._file = file
         self._prefix = prefix
         self._read: set[str] = set()
+        self.refused = [] if refused is None else refused
 
     @property
     def given(self) -> bool:
@@ -180,20 +184,27 @@ class Fields:
         value = self._take(key, {})
         if not isinstance(value, dict):
             raise ModelFileError(f"{self.where(key)} must be an object, got {_shown(value)}")
-        return Fields(value, self._file, prefix=f"{self._prefix}{key}.")
+        return Fields(value, self._file, prefix=f"{self._prefix}{key}.", refused=self.refused)
+
+    def refuse(self, key: str, why: str) -> None:
+        """``why`` goes on after the name of the field: "may name full_attention alone"."""
+        self.refused.append(f"{self.where(key)} {why}")
 
     def refuse_unless(self, key: str, known: tuple[object, ...]) -> None:
         """Refuses a stated value that is none of ``known``."""
         self._read.add(key)
         if key in self._values and not _is_one_of(self._values[key], known):
-            raise _not_supported(self.where(key), self._values[key])
+            self._refuse_value(key)
 
     def refuse_unread(self, neutral: Mapping[str, tuple[object, ...]], *, harmless: Collection[str] = ()) -> None:
         """Refuses, by name, what nobody read, unless it is harmless or has a neutral value."""
         for key, value in self._values.items():
             if key in self._read or key in harmless or (key in neutral and _is_one_of(value, neutral[key])):
                 continue
-            raise _not_supported(self.where(key), value)
+            self._refuse_value(key)
+
+    def _refuse_value(self, key: str) -> None:
+        self.refuse(key, f"= {_shown(self._values[key])} is not supported, and ignoring it would run another model")
 
     def _take(self, key: str, default: object) -> object:
         self._read.add(key)
@@ -206,10 +217,6 @@ class Fields:
 def _is_one_of(value: object, known: tuple[object, ...]) -> bool:
     """By value and kind: 1 is neither true nor the other way around, but 1 and 1.0 are the same."""
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in known)
-
-
-def _not_supported(key: str, value: object) -> UnsupportedModelError:
-    return UnsupportedModelError(f"{key} = {_shown(value)} is not supported, and ignoring it would run another model")
 
 
 def _shown(value: object) -> str:

@@ -16,17 +16,16 @@ from swiftsure.models.chat_template import ChatTemplate, Message, template_name
 from swiftsure.models.config import ModelConfig
 from swiftsure.models.control_marks import ControlTokens
 from swiftsure.models.conversation import conversation
+from swiftsure.models.costs import decode_bytes_per_token
 from swiftsure.models.files import ModelFiles
 from swiftsure.models.hf_folder import HFFolder
+from swiftsure.models.kv_size import kv_bytes_per_position
 from swiftsure.models.model_file import ModelFile, open_model_file
-from swiftsure.models.schedule import Embed, Matmul, Schedule
+from swiftsure.models.schedule import Schedule
 from swiftsure.models.tensors import TensorSource
 from swiftsure.models.tokenizer import Tokenizer
 from swiftsure.models.transformer import type_reasons, unsupported_reasons, write_schedule
 
-KV_BITS = 16  # of a key or value, unless a mode says less
-KV_SCALE_BYTES = 4  # one float32 per head vector; of int8 keys, per SMALL_KEY_GROUP dimensions
-SMALL_KV_BITS, SMALL_KEY_GROUP = 8, 32
 _SAMPLING_PREFIX = "general.sampling."
 
 
@@ -164,11 +163,9 @@ def open_model(files: ModelFiles) -> Model:
         with about(files.path):
             if files.stamp is not None and file.stamp != files.stamp:
                 raise ModelFileError("the file changed after its SHA-256 was taken")
-            arch = _architecture_of(file)
-            config = arch.read_config(file)
-            reasons = unsupported_reasons(file, config)
-            if reasons:
-                more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            config, reasons = read_config_or_reasons(file)
+            if config is None or reasons:
+                more = f" (and {len(reasons) - 1} more: swiftsure models info lists them)" if len(reasons) > 1 else ""
                 raise UnsupportedModelError(reasons[0] + more)
     except BaseException:
         file.close()
@@ -188,6 +185,8 @@ def describe(files: ModelFiles) -> dict[str, Any]:
 
 def read_config_or_reasons(file: ModelFile) -> tuple[ModelConfig | None, list[str]]:
     """The configuration, where it is understood, and every reason why this build cannot run the file; none: it can."""
+    if file.unsupported:
+        return None, [*file.unsupported, *type_reasons(file)]
     try:
         config = _architecture_of(file).read_config(file)
     except UnsupportedModelError as error:
@@ -210,24 +209,6 @@ def _architecture_of(file: ModelFile) -> Architecture:
     if parts > 1:
         raise UnsupportedModelError(f"the file is one of {parts} parts of a model; only models in one file are supported")
     return architecture(file.metadata.text("general.architecture"))
-
-
-def kv_bytes_per_position(schedule: Schedule, kv_bits: int = KV_BITS) -> int:
-    """Keys and values of one position over all layers, with their scales."""
-    return schedule.layers * schedule.kv_heads * key_value_bytes(schedule.head_dim, kv_bits)
-
-
-def key_value_bytes(head_dim: int, kv_bits: int) -> int:
-    """One key and one value vector of ``kv_bits`` bits a number, with their scales, as the cache holds them (``csrc/kv_cache.h``)."""
-    key_scales = -(-head_dim // SMALL_KEY_GROUP) if kv_bits == SMALL_KV_BITS else 1
-    return 2 * head_dim * kv_bits // 8 + (key_scales + 1) * KV_SCALE_BYTES
-
-
-def decode_bytes_per_token(tensors: TensorSource, schedule: Schedule) -> int:
-    """Bytes of weights that one decode pass must read: every matrix that is multiplied, and one row of the embedding."""
-    matrices = {weight for op in schedule.ops if isinstance(op, Matmul) for weight in op.weights}
-    rows = [tensors.info(op.weight) for op in schedule.ops if isinstance(op, Embed)]
-    return sum(tensors.info(name).nbytes for name in matrices) + sum(info.nbytes // info.shape[0] for info in rows)
 
 
 def describe_file(

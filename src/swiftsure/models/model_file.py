@@ -42,6 +42,10 @@ class ModelFile(TensorSource, Protocol):
         """Whether query and key rows stand as GGUF's converter permutes them for the llama family, whose rotation then pairs neighbours
         ("interleaved"). Otherwise they stand as trained with the transformers library, and pair across the halves of a head ("halves")."""
 
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """Why this build cannot run it, as far as its format's own words say; its metadata may then lack what they could not say."""
+
     def __contains__(self, name: str) -> bool: ...
 
     def check_unchanged(self) -> None:

@@ -1,6 +1,6 @@
 """Weights in ``.safetensors`` files: one file, or several that ``model.safetensors.index.json`` names.
 
-Tensors are read, never mapped, as those of a GGUF file are: a mapped file that somebody cuts short ends the process with a signal.
+Tensors are read, never mapped, as those of a GGUF file are.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.errors import ModelError, ModelFileError
-from swiftsure.models.files import FileStamp, file_stamp
+from swiftsure.models.files import FileStamp
 from swiftsure.models.json_files import read_json_object
+from swiftsure.models.open_file import OpenFile
 from swiftsure.models.safetensors_header import StoredTensor, read_header
-from swiftsure.models.tensors import read_bytes
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -59,37 +59,30 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         """Parses the header. Raises ModelFileError or UnsupportedModelError; each message starts with the path."""
         self.path = path
-        self._fd: int | None = None
+        file: OpenFile | None = None
         try:
             if not path.is_file():
                 raise ModelFileError("no such file")
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            self.stamp = file_stamp(os.fstat(self._fd))
-            self.size = self.stamp[0]
-            self.tensors = read_header(self._fd, self.size)
-        except ModelError as error:
-            self.close()
-            raise type(error)(f"{path}: {error}") from None
-        except OSError as error:
-            self.close()
+            file = OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            self.tensors = read_header(file.fd, file.size)
+        except (ModelError, OSError) as error:
+            if file is not None:
+                file.close()
+            if isinstance(error, ModelError):
+                raise type(error)(f"{path}: {error}") from None
             raise ModelFileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        self._file = file
+        self.stamp, self.size = file.stamp, file.size
 
     def read(self, name: str) -> NDArray[np.uint8]:
         entry = self.tensors[name]
-        return read_bytes(self._open_fd(), entry.offset, entry.nbytes, f"{self.path}: tensor '{name}'")
+        return self._file.read(entry.offset, entry.nbytes, f"tensor '{name}'")
 
     def current_stamp(self) -> FileStamp:
-        return file_stamp(os.fstat(self._open_fd()))
+        return self._file.current_stamp()
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def _open_fd(self) -> int:
-        if self._fd is None:
-            raise ModelFileError(f"{self.path}: the file is closed")
-        return self._fd
+        self._file.close()
 
 
 class Shards:

@@ -30,6 +30,11 @@ def model_types(architecture: str) -> tuple[str, ...]:
     return tuple(name for name, family in FAMILIES.items() if family.architecture == architecture)
 
 
+def cell_name(architecture: str, form: Format) -> str:
+    """A cell of the table, as the test of it is called."""
+    return f"{architecture}-{form.container}-{form.tensor_type}"
+
+
 def runs(architecture: str, form: Format) -> bool:
     """Whether a model of a known architecture runs from a format."""
     return architecture in ARCHITECTURES and (form.container == "GGUF" or bool(model_types(architecture)))

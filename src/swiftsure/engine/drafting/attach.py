@@ -156,7 +156,8 @@ def _open_head(files: ModelFiles, target: Model) -> OpenDraft:
 
 def _open_model(files: ModelFiles, target: Model) -> OpenDraft:
     from swiftsure.engine.cpu import require_runnable
-    from swiftsure.models.model import kv_bytes_per_position, open_model
+    from swiftsure.models.kv_size import kv_bytes_per_position
+    from swiftsure.models.model import open_model
 
     model = open_model(files)
     try:
