@@ -188,8 +188,11 @@ class _Frame:
         return _log_ticks(self.near, self.far) if self.log_x else _ticks(0.0, self.far)
 
 
-def line_chart(lines: Sequence[Line], *, title: str, x_name: str, y_name: str, log_x: bool = False) -> Markup:
+def line_chart(
+    lines: Sequence[Line], *, title: str, x_name: str, y_name: str, log_x: bool = False, x_ticks: Sequence[float] | None = None
+) -> Markup:
     """Lines over a common axis from zero to the largest x and the largest y, with a legend. ``log_x``: from the smallest x, by ratios.
+    ``x_ticks``: values that the axis names instead of round ones.
 
     Raises ``ValueError`` for negative or infinite values, and on a logarithmic axis for an x of 0.
     """
@@ -203,7 +206,7 @@ def line_chart(lines: Sequence[Line], *, title: str, x_name: str, y_name: str, l
         at = frame.y(y)
         shapes.append(f'<line class="grid" x1="{_LEFT:.1f}" x2="{WIDTH - 6:.1f}" y1="{at:.1f}" y2="{at:.1f}"/>')
         shapes.append(f'<text class="tick" x="{_LEFT - 5:.1f}" y="{at + 3:.1f}" text-anchor="end">{y:g}</text>')
-    for x in frame.x_ticks():
+    for x in frame.x_ticks() if x_ticks is None else x_ticks:
         shapes.append(f'<text class="tick" x="{frame.x(x):.1f}" y="{_BOTTOM + 13:.1f}" text-anchor="middle">{x:g}</text>')
     shapes.append(f'<text class="tick" x="{WIDTH:.0f}" y="{_BOTTOM + 26:.1f}" text-anchor="end">{escape(x_name)}</text>')
     shapes += [shape for line in lines for shape in _line_shapes(line, frame)]

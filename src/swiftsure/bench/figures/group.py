@@ -98,7 +98,7 @@ def build_group(
         "tokens_by": dict(sorted(Counter(reading.tokens_by or "nobody" for reading in well).items())),
     }
     if refused is not None:
-        return Group(**facts, refused=refused)
+        return Group(**facts | {"exchanges": len(exchanges) - facts["warm_up"]}, refused=refused)
     rounds = len({reading.round for reading in well})
     loads = [measure_load(load, settings.slo) for cell in _cells(exchanges) for load in split_loads(cell)]
     figures = own_figures(well, settings) | _shared(readings, [load for load in loads if load is not None], settings, rounds)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from swiftsure.bench.figures.definitions import DEFINITIONS
+from swiftsure.bench.figures.definitions import DEFINITIONS, definition_of
+from swiftsure.bench.figures.group import Group
 from swiftsure.bench.figures.summary import Summary
 from swiftsure.bench.report.plots import plots
-from swiftsure.bench.report.words import amount, figure, headline, plural, sublines
+from swiftsure.bench.report.words import amount, figure, headline, plural, range_beside, sublines
 from swiftsure.errors import UsageError
 from swiftsure.records.page import render_page
 from swiftsure.records.run_record import write_json, write_text
@@ -49,8 +50,8 @@ SHORT = {
     "in_flight": "in flight",
     "goodput": "goodput",
     "good_share": "good",
-    "ttft_scheduled_p95": "TTFT p95 from the schedule",
-    "e2e_scheduled_p95": "end to end p95 from the schedule",
+    "ttft_scheduled_p95": "TTFT p95, scheduled",
+    "e2e_scheduled_p95": "end to end p95, scheduled",
     "error_share": "failed",
 }
 
@@ -80,7 +81,7 @@ def render_report(summary: Summary) -> str:
             "subject": subject(about),
             "headline": headline(summary),
             "sublines": sublines(summary),
-            "css": _CSS[summary.verdict],
+            "css": "open" if summary.verdict == "MEASURED" and summary.warnings else _CSS[summary.verdict],
             "plots": list(plots(summary)),
             "tables": list(_tables(summary)),
             "errors": [(group.name, kind, count, group.exchanges) for group in summary.groups for kind, count in group.errors.items()],
@@ -106,19 +107,27 @@ def subject(about: Mapping[str, Any]) -> str:
 def _tables(summary: Summary) -> Iterator[dict[str, Any]]:
     """Columns that no group has are left out; what one group lacks says why."""
     captions = (
-        ("What a user feels", FEEL, "Medians with their 95 % intervals, and the 95th percentile of TTFT."),
-        ("How it flows", FLOW, "Gaps between arrivals as they came, and between tokens where an arrival holds several."),
+        ("What a user feels", FEEL, "Medians, and the 95th percentile of TTFT; under each its 95 % interval."),
+        (
+            "How it flows",
+            FLOW,
+            "Gaps between arrivals as they came, and between tokens where an arrival holds several; under each its 95 % interval.",
+        ),
         ("All users together", TOGETHER, _slo_words(summary)),
         ("Other figures", OTHER, "Two definitions of TPOT are in use; both stand here. Medians."),
     )
     for title, names, caption in captions:
         shown = [name for name in names if any(name in group.figures for group in summary.groups)]
         rows = [
-            (group.name, [figure(group, name, with_interval=title != "Other figures") for name in shown], group.refused)
+            (group.name, [(figure(group, name), _range(group, name) if title != "Other figures" else "") for name in shown], group.refused)
             for group in summary.groups
         ]
         if shown:
             yield {"title": title, "caption": caption, "names": [SHORT[name] for name in shown], "rows": rows}
+
+
+def _range(group: Group, name: str) -> str:
+    return range_beside(group.figures.get(name), definition_of(name).unit)
 
 
 def _slo_words(summary: Summary) -> str:

@@ -64,7 +64,9 @@ def _concurrency(summary: Summary) -> Iterator[dict[str, Any]]:
         ):
             line = _line(title, xs, [group.figures.get(name) for group in groups], series)
             if len(line.points) > 1:
-                svg = line_chart([line], title=f"{title} over {x_name}", x_name=x_name, y_name=unit, log_x=max(xs) > 8 * min(xs))
+                svg = line_chart(
+                    [line], title=f"{title} over {x_name}", x_name=x_name, y_name=unit, log_x=max(xs) > 8 * min(xs), x_ticks=xs
+                )
                 yield _plot(f"{title}, over {x_name}", f"{groups[0].row}; the band is the 95 % interval.", svg)
 
 

@@ -48,6 +48,15 @@ def interval(estimate: Estimate | None, unit: str) -> str:
     return f"{three_digits(estimate.low * factor)} to {high} {name}".rstrip()
 
 
+def range_beside(estimate: Estimate | None, unit: str) -> str:
+    """The interval under a value that stands with its unit: ``229 to 323``, with the unit where it is another."""
+    if estimate is None or estimate.value is None or (estimate.low is None and estimate.high is None):
+        return "too few" if estimate is not None and estimate.value is not None and estimate.words else ""
+    words = interval(estimate, unit)
+    name = scaled(estimate.value, unit)[1]
+    return words.removesuffix(name).rstrip() if name else words
+
+
 def figure(group: Group | None, name: str, *, with_interval: bool = False) -> str:
     """A group's figure as it stands in a table: the value, a reason (``not reached``), or ``not measured``."""
     estimate = None if group is None else group.figures.get(name)
