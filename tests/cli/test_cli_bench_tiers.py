@@ -32,7 +32,7 @@ def test_table_record_and_page_tell_the_same(swiftsure: Run, tiny: Path, tmp_pat
     assert found["claim"]["sentence"] in lines
     assert page.read_text().count("<svg") == 8
     assert found["claim"]["sentence"].partition(" comes")[0].partition(" does")[0].strip('"') in page.read_text()
-    assert result.line("EXIT ").startswith("EXIT mode=exact status=ok items=12/12")
+    assert result.line("EXIT ").startswith("EXIT mode=exact status=ok items=20/20")
     for one in found["floods"]:
         assert one["kept"] == (one["moved"] <= one["slack"] + 0.1)
         assert one["alone"]["standard_tokens_per_s"] == 0 < one["standard_alone_tokens_per_s"]

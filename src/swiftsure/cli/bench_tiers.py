@@ -31,7 +31,7 @@ Load = Annotated[
     float,
     option("--load", metavar="SHARE", section=_WHAT, help="Arrivals, as a share of what the largest batch answers. Default: 0.7."),
 ]
-Rounds = Annotated[int, option("--rounds", metavar="N", section=_WHAT, help="Rounds over all settings. Default: 3.")]
+Rounds = Annotated[int, option("--rounds", metavar="N", section=_WHAT, help="Rounds over all settings. Default: 2.")]
 Flood = Annotated[
     str | None,
     option(
@@ -65,7 +65,7 @@ def tiers(
     prompt_tokens: Prompt = 64,
     tokens: Tokens = 64,
     load: Load = 0.7,
-    rounds: Rounds = 3,
+    rounds: Rounds = 2,
     flood: Flood = None,
     price_hour: PriceHour = 1.0,
     speed: Speed = 2.5,

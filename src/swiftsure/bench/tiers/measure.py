@@ -21,6 +21,7 @@ Advance = Callable[[str, int, int], None]
 """What is being measured, and how many settings of how many are done."""
 
 MOST_SEATS = 64
+_FLOOD_ROUNDS = 3  # of a 99th percentile, at least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class TierOptions:
     prompt_tokens: int = 64
     tokens: int = 64
     load: float = 0.7
-    rounds: int = 3
+    rounds: int = 2
     price_hour: float = 1.0
     speed: float = CLAIMED_SPEED
     price: float = CLAIMED_PRICE
@@ -60,8 +61,13 @@ class TierOptions:
 
     @property
     def flood(self) -> FloodOptions:
-        tokens = 2 * self.tokens  # enough gaps for a 99th percentile
-        return FloodOptions(slacks=self.slacks, prompt_tokens=self.prompt_tokens, tokens=tokens, rounds=self.rounds, seed=self.seed + 10)
+        return FloodOptions(
+            slacks=self.slacks,
+            prompt_tokens=self.prompt_tokens,
+            tokens=2 * self.tokens,  # enough gaps for a 99th percentile
+            rounds=max(_FLOOD_ROUNDS, self.rounds),
+            seed=self.seed + 10,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
