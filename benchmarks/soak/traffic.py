@@ -17,7 +17,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 LEAVE, MALFORMED = 0.2, 0.1  # shares of requests
-_TIMEOUT_S = 600.0
+_TIMEOUT_S = 600.0  # for an answer; nobody pings meanwhile, so that a machine that stands still for long breaks no connection
+_KEPT_S = 2.0  # a connection without a request; the server closes it after 5 s, and a request must not meet that
 _WORDS = ["river", "stone", "winter", "letter", "engine", "garden", "silver", "music", "ladder", "harbour", "candle", "forest"]
 _REFUSED = (400, 401, 404, 405, 413, 415, 422, 426, 431)
 
@@ -68,7 +69,7 @@ class Traffic:
             ended += 1
             done(ended)
 
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=at_once)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=at_once, keepalive_expiry=_KEPT_S)
         async with httpx.AsyncClient(base_url=self.url, timeout=_TIMEOUT_S, limits=limits) as self._http:
             await asyncio.gather(*[one(self._client(random.Random(draw.random()))) for _ in range(count)])
         return self.tally
@@ -182,7 +183,7 @@ class Traffic:
         """A WebSocket with up to three turns, each on the one before it; who leaves is gone within one."""
         turns = draw.randint(1, 3)
         try:
-            async with connect(self.url.replace("http", "ws", 1) + "/v1/responses", proxy=None, open_timeout=_TIMEOUT_S) as socket:
+            async with self._connect() as socket:
                 previous: str | None = None
                 for turn in range(turns):
                     body = {"model": self.model, "input": _text(draw), "max_output_tokens": self.most_tokens, "store": False}
@@ -260,12 +261,16 @@ class Traffic:
         await self._raw(b"POST /v1/messages HTTP/1.1\r\nHo", after_s=0.05)
 
     async def _bad_frames(self, draw: random.Random) -> None:
-        async with connect(self.url.replace("http", "ws", 1) + "/v1/responses", proxy=None, open_timeout=_TIMEOUT_S) as socket:
+        async with self._connect() as socket:
             for frame in ("{not json", json.dumps({"type": "nothing"}), json.dumps({"type": "response.create", "input": 7}), b"\x00\xff"):
                 await socket.send(frame)
                 event = json.loads(await asyncio.wait_for(socket.recv(), _TIMEOUT_S))
                 if event["type"] != "error" or event.get("status") not in _REFUSED:
                     self.tally.wrong(f"socket: {frame!r} was answered with {json.dumps(event)}")
+
+    def _connect(self) -> connect:
+        url = self.url.replace("http", "ws", 1) + "/v1/responses"
+        return connect(url, proxy=None, open_timeout=_TIMEOUT_S, ping_interval=None)
 
     async def _raw(self, data: bytes, *, after_s: float) -> None:
         place = urlsplit(self.url)

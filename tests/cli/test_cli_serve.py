@@ -56,6 +56,12 @@ def test_it_listens_serves_under_its_names_and_ends_with_its_lines(model: Path) 
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0, err.decode()
         assert re.findall(r"^EXIT mode=(\w+) status=ok items=0/0 wall_s=", err.decode(), re.M) == ["exact", "default"]
+        assert re.findall(r"^LEVER name=(\w+) state=idle ", err.decode(), re.M) == [
+            "speculation",
+            "prefix_cache",
+            "batching",
+            "chunked_prefill",
+        ], "a server that served nothing says of its levers that no occasion arose"
 
 
 def test_answers_under_way_end_before_the_server_does(model: Path) -> None:

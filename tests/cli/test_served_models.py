@@ -9,6 +9,7 @@ import pytest
 from swiftsure.cli.served_models import Written, model_settings, read_model
 from swiftsure.engine.load_options import LoadOptions
 from swiftsure.errors import UsageError
+from swiftsure.serve.parsing import Formats
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,16 @@ def test_a_path_that_exists_is_a_path_whatever_it_holds(tmp_path: Path) -> None:
 def test_what_cannot_be_meant_is_refused_with_what_can_be_written(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         read_model(text)
+
+
+def test_parsers_are_for_every_model_or_for_the_one_that_is_named() -> None:
+    options = LoadOptions()
+    big, small = model_settings(["big=m", "small=n"], "exact", options, calls=["hermes", "small=none"], reasoning=["big=qwen3"])
+    assert (big.formats, small.formats) == (Formats(calls="hermes", reasoning="qwen3"), Formats(calls="none"))
+    with pytest.raises(UsageError, match="--reasoning-parser other=qwen3: no model is served as 'other'; served: big, small"):
+        model_settings(["big=m", "small=n"], "exact", options, reasoning=["other=qwen3"])
+    with pytest.raises(UsageError, match=r"tool-call format must be auto, none, hermes, .*, got 'hermis'"):
+        model_settings(["m"], "exact", options, calls=["hermis"])
 
 
 def test_one_model_is_served_in_two_modes_and_each_gets_what_its_mode_has() -> None:

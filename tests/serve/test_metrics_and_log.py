@@ -39,6 +39,15 @@ def samples(server: RunningServer) -> dict[tuple[str, frozenset[str]], float]:
     }
 
 
+def test_what_is_asked_of_a_kept_response_is_counted_by_a_name_of_its_own(fresh: RunningServer) -> None:
+    for path in ("/v1/responses/resp_1", "/v1/responses/resp_2/input_items"):
+        assert httpx.get(fresh.url + path).status_code == 404
+    assert httpx.get(f"{fresh.url}/v1/models/{MODEL}").status_code == 200
+    found = samples(fresh)
+    assert found["swiftsure_http_requests_total", frozenset({"kept_responses", "404"})] == 2
+    assert found["swiftsure_http_requests_total", frozenset({"models", "200"})] == 1
+
+
 def test_metrics_and_log_add_up_after_known_requests(fresh: RunningServer, capfd: pytest.CaptureFixture[str]) -> None:
     whole = [post(fresh), post(fresh, headers={"x-request-id": "mine-1"}), post(fresh, stream=True), post(fresh, speed="fast")]
     refused = post(fresh, top_k=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from openai.types.chat import completion_create_params as chat_create_params
 
 from serve.conftest import MODEL, RunningServer
 from swiftsure.serve.apis.openai.fields import FIELDS, fields_of
+from swiftsure.serve.parsing import Formats
 
 ROOT = Path(__file__).parents[2]
 CHAT: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}
@@ -40,6 +42,47 @@ def test_every_parameter_of_the_sdk_is_in_the_table_and_what_is_not_is_ours() ->
 
 def test_the_page_of_fields_is_up_to_date() -> None:
     subprocess.run([sys.executable, str(ROOT / "docs" / "generate_api_fields.py"), "--check"], check=True)
+
+
+def test_headers_say_what_the_tier_takes_and_still_takes(server: RunningServer) -> None:
+    ask = {"model": MODEL, "prompt": "Hello", "max_tokens": 4}
+    answers = {
+        "standard": (post(server, max_tokens=4), post(server, "/v1/completions", **ask), post(server, "/v1/responses", input="Hello")),
+        "priority": (post(server, service_tier="priority", stream=True), post(server, "/v1/completions", **ask, service_tier="fast")),
+    }
+    for tier, limits in (("standard", server.service.settings.standard), ("priority", server.service.settings.priority)):
+        for answer in answers[tier]:
+            told = {name: value for name, value in answer.headers.items() if name.startswith("x-ratelimit-")}
+            assert told["x-ratelimit-limit-requests"] == str(limits.requests)
+            assert told["x-ratelimit-limit-tokens"] == str(limits.tokens)
+            assert told["x-ratelimit-remaining-requests"] == str(limits.requests - 1), "the request itself is under way"
+            assert 0 <= int(told["x-ratelimit-remaining-tokens"]) < limits.tokens
+            assert told["x-ratelimit-reset-requests"] == told["x-ratelimit-reset-tokens"]
+            assert float(told["x-ratelimit-reset-tokens"].removesuffix("s")) > 0
+
+
+def test_formats_that_a_model_is_served_with_go_before_what_its_template_shows(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = server.service.models[0]
+
+    def serve_with(**names: str) -> None:
+        monkeypatch.setattr(model, "settings", replace(model.settings, formats=Formats(**names)))
+
+    forced = {"tools": [ADD], "tool_choice": "required", "max_tokens": 60, "temperature": 0}
+    for name in ("mistral", "llama3_json"):
+        serve_with(calls=name)
+        answer = post(server, **forced)
+        assert answer.json()["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "add"
+    serve_with(calls="none")
+    refused = post(server, **forced)
+    assert refused.status_code == 400
+    assert "tool calls are not parsed here" in refused.json()["error"]["message"]
+    written = {"response_format": {"type": "regex", "regex": "<think>so</think>yes"}, "max_tokens": 60, "temperature": 0}
+    for name, content in (("none", "<think>so</think>yes"), ("qwen3", "yes")):
+        serve_with(reasoning=name)
+        message = post(server, **written).json()["choices"][0]["message"]
+        assert message["content"] == content
 
 
 def test_a_stream_is_events_of_data_and_ends_with_done(server: RunningServer) -> None:

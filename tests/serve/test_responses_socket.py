@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from serve.conftest import MODEL, RunningServer, running_server
+from swiftsure.serve.apis.responses import socket as socket_module
 from swiftsure.serve.settings import ApiKey, ServeSettings
 
 ASK: dict[str, Any] = {"model": MODEL, "input": "Hello there", "max_output_tokens": 24, "temperature": 0}
@@ -55,6 +57,34 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < ends
         time.sleep(0.01)
+
+
+def test_an_idle_connection_is_closed_and_one_with_a_response_under_way_is_not(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket_module, "IDLE_S", 0.2)
+    with socket_to(server) as socket:
+        create(socket, max_output_tokens=LONG)
+        events = 0
+        while read(socket)["type"] not in ENDS:  # far longer than the limit, without a frame
+            events += 1
+        assert events > 10
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=30)
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "idle for 0 s")
+
+
+def test_a_client_that_takes_no_events_is_let_go_and_its_responses_end(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket_module, "SEND_S", 0.3)
+    with socket.socket() as slow:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        slow.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+        with connect("ws://127.0.0.1/v1/responses", sock=slow, proxy=None, max_queue=1) as client:
+            for lane in range(20):
+                create(client, max_output_tokens=LONG, stream_id=str(lane), include=["message.output_text.logprobs"], top_logprobs=20)
+            until(lambda: server.service.under_way > 0)
+            until(lambda: server.service.under_way == 0)
 
 
 # --- the SDK --------------------------------------------------------------------------------------------------------------

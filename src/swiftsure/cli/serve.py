@@ -103,6 +103,34 @@ PrefillChunk = Annotated[
         help="How much longer a pass that decodes may take for the prompts in it. Default: 50.",
     ),
 ]
+ToolCallParser = Annotated[
+    list[str] | None,
+    option(
+        "--tool-call-parser",
+        metavar="[NAME=]PARSER",
+        section=_SERVER,
+        help="How tool calls are written: hermes, qwen, smollm2, llama3_json, mistral, gemma or none; of model NAME, else of all. "
+        "Default: auto, as the chat template shows.",
+    ),
+]
+ReasoningParser = Annotated[
+    list[str] | None,
+    option(
+        "--reasoning-parser",
+        metavar="[NAME=]PARSER",
+        section=_SERVER,
+        help="How reasoning is told from the answer: qwen3, deepseek_r1 or none. Default: auto, as the chat template shows.",
+    ),
+]
+PriorityRunning = Annotated[
+    int | None,
+    option(
+        "--priority-running",
+        metavar="N",
+        section=_TIERS,
+        help="Most requests of the priority tier in a pass; others wait. Default: 4, or as many as --priority-rows.",
+    ),
+]
 PriorityRows = Annotated[
     int,
     option("--priority-rows", metavar="N", section=_TIERS, help="Most rows of priority requests in a pass, drafts included. Default: 16."),
@@ -146,12 +174,15 @@ def serve(
     api_keys: ApiKeys = None,
     open_to_all: Open = False,
     drain: Drain = 30.0,
+    tool_call_parser: ToolCallParser = None,
+    reasoning_parser: ReasoningParser = None,
     max_requests: MaxRequests = 256,
     max_tokens_under_way: MaxTokens = 1_000_000,
     deadline: Deadline = 600.0,
     max_body: MaxBody = 16 * 2**20,
     max_running: MaxRunning = 16,
     prefill_chunk_ms: PrefillChunk = 50.0,
+    priority_running: PriorityRunning = None,
     priority_rows: PriorityRows = 16,
     priority_slack: PrioritySlack = 0.1,
     priority_requests: PriorityRequests = 8,
@@ -196,14 +227,18 @@ def serve(
     )
     written = [*([model] if model else []), *(models or [])] or [options.DEFAULT_MODEL]
     settings = ServeSettings(
-        models=model_settings(written, mode, load),
+        models=model_settings(written, mode, load, calls=tool_call_parser or (), reasoning=reasoning_parser or ()),
         host=host,
         port=port,
         log_json=log_json,
         standard=LaneLimits(requests=max_requests, tokens=max_tokens_under_way),
         priority=LaneLimits(requests=priority_requests, tokens=max_tokens_under_way),
         scheduling=Scheduling(
-            max_running=max_running, prefill_chunk_ms=prefill_chunk_ms, priority_rows=priority_rows, priority_slack=priority_slack
+            max_running=max_running,
+            priority_running=priority_running,
+            priority_rows=priority_rows,
+            priority_slack=priority_slack,
+            prefill_chunk_ms=prefill_chunk_ms,
         ),
         prices=Prices(input=price_input, output=price_output, multiple=price),
         keys=read_keys(api_keys) if api_keys is not None else (),

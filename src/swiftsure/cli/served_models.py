@@ -73,13 +73,17 @@ def _split_mode(model: str, text: str) -> tuple[str, str | None]:
     return source, _mode_named(word)
 
 
-def model_settings(texts: Sequence[str], mode: str | None, options: LoadOptions) -> tuple[ModelSettings, ...]:
-    """``mode``: of the models that name none. A lever of ``without`` and a draft go to the models whose modes have them.
+def model_settings(
+    texts: Sequence[str], mode: str | None, options: LoadOptions, *, calls: Sequence[str] = (), reasoning: Sequence[str] = ()
+) -> tuple[ModelSettings, ...]:
+    """``mode``: of the models that name none. A lever of ``without`` and a draft go to the models whose modes have them. ``calls``,
+    ``reasoning``: parsers as ``PARSER`` for every model or ``NAME=PARSER`` for one.
 
-    Raises UsageError for a mode or a lever that no model has a use for.
+    Raises UsageError for a mode or a lever that no model has a use for, and for parsers and names that do not exist.
     """
     from swiftsure.engine.activation import resolve_mode
     from swiftsure.engine.modes import mode_spec
+    from swiftsure.serve.parsing.choose import Formats
     from swiftsure.serve.settings import ModelSettings
 
     models = [read_model(text) for text in texts]
@@ -90,11 +94,29 @@ def model_settings(texts: Sequence[str], mode: str | None, options: LoadOptions)
     for name in options.without:
         if len(set(modes)) > 1 and not any(name in own for own in levers):
             raise UsageError(f"no mode among {', '.join(dict.fromkeys(modes))} has a lever {name!r}")
+    names = [model.name for model in models]
+    call_names, reasoning_names = _parsers("--tool-call-parser", calls, names), _parsers("--reasoning-parser", reasoning, names)
     settings = []
     for model, own_mode, own in zip(models, modes, levers, strict=True):
         load = options
         if len(set(modes)) > 1:  # where all are of one mode, the load itself says what does not fit
             speculates = "speculation" in own
             load = replace(load, without=[name for name in load.without if name in own], draft=load.draft if speculates else None)
-        settings.append(ModelSettings(name=model.name, source=model.source, mode=own_mode, load=load.keywords()))
+        formats = Formats(calls=call_names[model.name], reasoning=reasoning_names[model.name])
+        settings.append(ModelSettings(name=model.name, source=model.source, mode=own_mode, load=load.keywords(), formats=formats))
     return tuple(settings)
+
+
+def _parsers(option: str, texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """By model. What names a model goes before what is for all of them."""
+    found: dict[str, str] = {}
+    everyone = "auto"
+    for text in texts:
+        name, equals, parser = text.rpartition("=")
+        if not equals:
+            everyone = text
+        elif name in names:
+            found[name] = parser
+        else:
+            raise UsageError(f"{option} {text}: no model is served as {name!r}; served: {', '.join(names)}")
+    return {name: found.get(name, everyone) for name in names}

@@ -19,6 +19,7 @@ from swiftsure.serve.apis import errors as wire_errors
 from swiftsure.serve.limits import BodyLimit, OwnNames
 from swiftsure.serve.metrics import Metrics
 from swiftsure.serve.origin import Origin
+from swiftsure.serve.page.reference import add_reference
 from swiftsure.serve.problems import Problem, problem_of
 from swiftsure.serve.request_log import SCOPE_KEY, RequestIds, RequestLog, id_headers
 from swiftsure.serve.service import Service
@@ -39,7 +40,7 @@ ROUTERS: tuple[Router, ...] = (
 
 def create_app(service: Service) -> FastAPI:
     """The application over a service that is started already, and stopped by whoever started it."""
-    app = FastAPI(title="Swiftsure", version=__version__, redoc_url=None)
+    app = FastAPI(title="Swiftsure", version=__version__, docs_url=None, redoc_url=None)
     for router in ROUTERS:
         app.include_router(router(service))
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -48,6 +49,7 @@ def create_app(service: Service) -> FastAPI:
     app.add_exception_handler(Exception, _failed)
     metrics, log = Metrics(service), RequestLog(service)
     app.include_router(metrics.router())
+    add_reference(app)
 
     def ended(origin: Origin) -> None:
         metrics.http_ended(origin)

@@ -26,8 +26,11 @@ APIS = {
     "/v1/swiftsure/state": "state",
     "/v1/swiftsure/events": "events",
     "/": "page",
+    "/docs": "page",
+    "/openapi.json": "page",
 }
 PAGE_FILES = "/page/"
+PREFIXES = {PAGE_FILES: "page", "/v1/responses/": "kept_responses", "/v1/models/": "models"}
 OTHER = "other"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -55,7 +58,7 @@ ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
 
 def api_of(path: str) -> str:
     """A name out of few, whatever paths clients invent."""
-    return "page" if path.startswith(PAGE_FILES) else APIS.get(path, OTHER)
+    return APIS.get(path) or next((name for prefix, name in PREFIXES.items() if path.startswith(prefix)), OTHER)
 
 
 def request_id_of(given: str | None) -> str:

@@ -14,18 +14,21 @@ from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.scheduling import Scheduling
 from swiftsure.errors import UsageError
 from swiftsure.serve.jobs import TIERS
+from swiftsure.serve.parsing.choose import Formats
 
 _SHORTEST_KEY = 16  # characters: shorter ones are guessed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings:
-    """One model to serve: ``name`` is what clients write in ``model``, ``load`` the keywords of :func:`swiftsure.load`."""
+    """One model to serve: ``name`` is what clients write in ``model``, ``load`` the keywords of :func:`swiftsure.load`, ``formats`` what
+    its tool calls and reasoning are read by."""
 
     name: str
     source: str
     mode: str
     load: Mapping[str, Any] = field(default_factory=dict)
+    formats: Formats = field(default_factory=Formats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -107,7 +107,7 @@ class EngineLoop:
             if self._live:
                 self._step()
                 self._tell_progress()
-            self._tell_snapshot()
+            self.tell_snapshot()
 
     # --- messages ---------------------------------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class EngineLoop:
             traceback.print_exception(error)
         self._channel.send({"kind": "failed", "id": job_id, "error": type(error).__name__, "message": str(error)})
 
-    def _tell_snapshot(self) -> None:
+    def tell_snapshot(self) -> None:
         now = monotonic()
         if now >= self._next_snapshot or not self._live:
             self._next_snapshot = now + _SNAPSHOT_S
@@ -254,7 +254,9 @@ def serve_engine(connection: socket.socket, load: Load) -> int:
     with llm:
         llm.warm_grammars()
         channel.send({"kind": "ready", "facts": asdict(_facts(llm, perf_counter() - began))})
-        EngineLoop(llm, channel).run()
+        loop = EngineLoop(llm, channel)
+        loop.tell_snapshot()  # so that a server that serves nothing can say that its levers had no occasion
+        loop.run()
     return 0
 
 

@@ -9,7 +9,7 @@
     for event in parser.finish(): ...
 """
 
-from swiftsure.serve.parsing.choose import CALL_FORMATS, REASONING_FORMATS, call_format_of, parser_for, reasoning_format_of
+from swiftsure.serve.parsing.choose import CALL_FORMATS, REASONING_FORMATS, Formats, call_format_of, parser_for, reasoning_format_of
 from swiftsure.serve.parsing.events import CallArguments, CallEnd, CallStart, Event, Reasoning, Text
 from swiftsure.serve.parsing.grammars import grammar_for
 from swiftsure.serve.parsing.parser import OutputParser
@@ -23,6 +23,7 @@ __all__ = [
     "CallEnd",
     "CallStart",
     "Event",
+    "Formats",
     "NamedTool",
     "OutputParser",
     "Reasoning",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from swiftsure.errors import UsageError
@@ -53,6 +54,30 @@ def reasoning_format_of(template: ChatTemplate | str | None) -> ReasoningFormat 
     return next((format_ for mark, format_ in _REASONING_MARKS if mark in source), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formats:
+    """By which formats a model's outputs are read: names from ``CALL_FORMATS`` and ``REASONING_FORMATS``, ``none``, or ``auto``: what its
+    template shows. Raises UsageError for names that do not exist."""
+
+    calls: str = AUTO
+    reasoning: str = AUTO
+
+    def __post_init__(self) -> None:
+        _named("tool-call format", self.calls, CALL_FORMATS, None)
+        _named("reasoning format", self.reasoning, REASONING_FORMATS, None)
+
+    def call_format(self, template: ChatTemplate | str | None) -> CallFormat | None:
+        return _named("tool-call format", self.calls, CALL_FORMATS, call_format_of(template))
+
+    def reasoning_format(self, template: ChatTemplate | str | None) -> ReasoningFormat | None:
+        return _named("reasoning format", self.reasoning, REASONING_FORMATS, reasoning_format_of(template))
+
+    @property
+    def calls_described(self) -> str:
+        """The name of the format for calls of tools that only a text describes, where the template shows none."""
+        return "hermes" if self.calls == AUTO else self.calls
+
+
 def parser_for(
     template: ChatTemplate | str | None,
     *,
@@ -73,7 +98,9 @@ def parser_for(
     known = read_tools(tools)
     choice = read_tool_choice(tool_choice, known)
     call_format = _named("tool-call format", calls, CALL_FORMATS, call_format_of(template))
-    if call_format is None and calls == AUTO and (choice == "required" or isinstance(choice, NamedTool)):
+    if call_format is None and (choice == "required" or isinstance(choice, NamedTool)):
+        if calls == NONE:
+            raise UsageError("a forced tool call needs a format of calls, and tool calls are not parsed here (none)")
         call_format = HERMES
     reasoning_format = _named("reasoning format", reasoning, REASONING_FORMATS, reasoning_format_of(template))
     begins_inside = False

@@ -18,7 +18,6 @@ from swiftsure.serve.apis.anthropic.fields import check_fields, check_tool
 from swiftsure.serve.parsing import (
     OutputParser,
     Tool,
-    call_format_of,
     grammar_for,
     parser_for,
     read_tool_choice,
@@ -123,19 +122,20 @@ async def encode(model: ServedModel, asked: Asked) -> tuple[tuple[int, ...], Out
 
     A template that reads no tools gets them described in the system message. Raises UsageError, TemplateError and ContextLengthError.
     """
-    template, calls = model.model.chat_template, "auto"
+    template, formats = model.model.chat_template, model.settings.formats
+    calls = formats.calls
     if not asked.tools:
         ids = await _encode(model, asked.messages, None, asked.thinks)
     else:
         try:
             ids = await _encode(model, asked.messages, [tool.for_template() for tool in asked.tools], asked.thinks)
         except UsageError:  # any other fault is met again
-            known = call_format_of(template)
-            calls = "auto" if known is not None else "hermes"
+            known = formats.call_format(template)
+            calls = formats.calls if known is not None else formats.calls_described
             spelled = [with_calls_spelled(message, known) for message in asked.messages]
             ids = await _encode(model, with_tools_described(spelled, asked.tools, known), None, asked.thinks)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")
-    parser = parser_for(template, tools=asked.tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls)
+    parser = parser_for(template, tools=asked.tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls, reasoning=formats.reasoning)
     if parser.reasoning_open and asked.thinks is False:
         raise RefusedError("thinking cannot be disabled: this model's chat template always begins with it", param="thinking")
     return ids, parser, _grammar(asked, parser)

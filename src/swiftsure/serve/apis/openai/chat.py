@@ -34,7 +34,6 @@ from swiftsure.serve.parsing import (
     OutputParser,
     Reasoning,
     Text,
-    call_format_of,
     grammar_for,
     parser_for,
     read_tool_choice,
@@ -71,7 +70,8 @@ async def encode(model: ServedModel, asked: Asked) -> ChatPrompt:
         choice = read_tool_choice(values.get("tool_choice"), tools)
     offered = tools if choice != "none" else ()
     chat: ChatFields = {"template_variables": values.get("chat_template_kwargs"), "documents": values.get("documents")}
-    template, calls = model.model.chat_template, "auto"
+    template, formats = model.model.chat_template, model.settings.formats
+    calls = formats.calls
     with _about("messages"):
         if not offered:
             ids = await model.encode(messages, **chat)
@@ -80,12 +80,12 @@ async def encode(model: ServedModel, asked: Asked) -> ChatPrompt:
                 with_tools: ChatFields = {**chat, "tools": [tool.for_template() for tool in offered]}
                 ids = await model.encode(messages, **with_tools)
             except UsageError:  # the template reads no tools; any other fault is met again
-                known = call_format_of(template)
-                calls = "auto" if known is not None else "hermes"
+                known = formats.call_format(template)
+                calls = formats.calls if known is not None else formats.calls_described
                 spelled = [with_calls_spelled(message, known) for message in conversation(messages).messages]
                 ids = await model.encode(with_tools_described(spelled, offered, known), **chat)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")
-    parser = partial(parser_for, template, tools=offered, tool_choice=choice, prompt=tail, calls=calls)
+    parser = partial(parser_for, template, tools=offered, tool_choice=choice, prompt=tail, calls=calls, reasoning=formats.reasoning)
     return ChatPrompt(ids=ids, parser=parser, grammar=_grammar(values, parser()))
 
 

@@ -13,6 +13,7 @@ from swiftsure.serve.apis.openai import chat, completions
 from swiftsure.serve.apis.openai.answers import submit
 from swiftsure.serve.apis.openai.body import Asked, asked_of, read_object
 from swiftsure.serve.apis.openai.fields import Endpoint, openapi_body
+from swiftsure.serve.apis.rate_limits import rate_limit_headers
 from swiftsure.serve.apis.streaming import ClientGoneError, EventStream, while_connected
 from swiftsure.serve.keys import require_key
 from swiftsure.serve.problems import RefusedError
@@ -35,10 +36,12 @@ def router(service: Service) -> APIRouter:
             prompt = await chat.encode(model, asked)
             await model.check_grammar(prompt.grammar)
             answers = submit(model, [prompt.ids], asked, prompt.grammar)
+            headers = rate_limit_headers(model, asked.tier)
             response_id = secrets.token_hex(12)
             if asked.stream:
-                return EventStream(chat.events(model, asked, prompt, answers, response_id, prices), answers, headers={})
-            return JSONResponse(await while_connected(request, chat.whole(model, asked, prompt, answers, response_id, prices)))
+                return EventStream(chat.events(model, asked, prompt, answers, response_id, prices), answers, headers=headers)
+            told = await while_connected(request, chat.whole(model, asked, prompt, answers, response_id, prices))
+            return JSONResponse(told, headers=headers)
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
 
@@ -49,10 +52,12 @@ def router(service: Service) -> APIRouter:
             model, asked = await _asked(service, request, key, "completions")
             prompts = await completions.encode(model, asked)
             answers = submit(model, prompts, asked)
+            headers = rate_limit_headers(model, asked.tier)
             response_id = secrets.token_hex(12)
             if asked.stream:
-                return EventStream(completions.events(model, asked, prompts, answers, response_id, prices), answers, headers={})
-            return JSONResponse(await while_connected(request, completions.whole(model, asked, prompts, answers, response_id, prices)))
+                return EventStream(completions.events(model, asked, prompts, answers, response_id, prices), answers, headers=headers)
+            told = await while_connected(request, completions.whole(model, asked, prompts, answers, response_id, prices))
+            return JSONResponse(told, headers=headers)
         except ClientGoneError:
             return Response(status_code=CLIENT_GONE)
 

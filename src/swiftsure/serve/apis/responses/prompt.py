@@ -9,10 +9,8 @@ from swiftsure.errors import UsageError
 from swiftsure.serve.apis.responses.request import Asked
 from swiftsure.serve.parsing import (
     OutputParser,
-    call_format_of,
     grammar_for,
     parser_for,
-    reasoning_format_of,
     with_calls_spelled,
     with_tools_described,
 )
@@ -28,10 +26,11 @@ async def encode(model: ServedModel, messages: list[dict[str, Any]], asked: Aske
 
     A template that reads no tools gets them described in the system message. Raises UsageError, TemplateError and ContextLengthError.
     """
-    template, calls = model.model.chat_template, "auto"
+    template, formats = model.model.chat_template, model.settings.formats
+    calls = formats.calls
     tools = asked.tools if asked.tool_choice != "none" else ()
     variables = None
-    if asked.thinks is False and reasoning_format_of(template) is not None:
+    if asked.thinks is False and formats.reasoning_format(template) is not None:
         variables = {"enable_thinking": False}
     try:
         shown = [tool.for_template() for tool in tools] or None
@@ -39,12 +38,12 @@ async def encode(model: ServedModel, messages: list[dict[str, Any]], asked: Aske
     except UsageError:
         if not tools:
             raise
-        known = call_format_of(template)
-        calls = "auto" if known is not None else "hermes"
+        known = formats.call_format(template)
+        calls = formats.calls if known is not None else formats.calls_described
         spelled = [with_calls_spelled(message, known or HERMES) for message in messages]
         ids = await model.encode(with_tools_described(spelled, tools, known or HERMES), template_variables=variables)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")
-    parser = parser_for(template, tools=tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls)
+    parser = parser_for(template, tools=tools, tool_choice=asked.tool_choice, prompt=tail, calls=calls, reasoning=formats.reasoning)
     if parser.reasoning_open and asked.thinks is False:
         raise RefusedError("reasoning cannot be switched off: this model's chat template begins with it", param="reasoning.effort")
     if asked.logprobs is not None and not parser.plain:

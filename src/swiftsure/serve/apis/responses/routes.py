@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 
 from swiftsure.errors import quotable
 from swiftsure.serve.apis.errors import openai_body
+from swiftsure.serve.apis.rate_limits import rate_limit_headers
 from swiftsure.serve.apis.responses.request import CreateResponse
 from swiftsure.serve.apis.responses.socket import Connection, refusal
 from swiftsure.serve.apis.responses.store import Kept, ResponseStore
@@ -34,7 +35,8 @@ def router(service: Service) -> APIRouter:
         """https://platform.openai.com/docs/api-reference/responses/create"""
         owner = None if key is None else key.name
         turn = await begin(service, body, key, lambda response_id: store.get(response_id, owner))
-        headers = {"swiftsure-ignored": ", ".join(turn.asked.ignored)} if turn.asked.ignored else {}
+        headers = rate_limit_headers(turn.model, turn.asked.tier)
+        headers |= {"swiftsure-ignored": ", ".join(turn.asked.ignored)} if turn.asked.ignored else {}
         if body.stream:
             return EventStream(_stream(turn, store), turn.answer, headers=headers)
         try:
