@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -130,3 +131,48 @@ def test_nothing_listening_ends_with_one_and_a_sentence(swiftsure: Run, tmp_path
     found = swiftsure("bench", "http://127.0.0.1:1/v1", "--round", tmp_path)
     assert found.code == 1
     assert "http://127.0.0.1:1/v1/models cannot be reached" in found.err
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small round."""
+    folder = tmp_path_factory.mktemp("measured")
+    with slow_endpoint() as running:
+        process = start("bench", running.url, *QUICK, "--round", folder)
+        assert process.wait(60) == 0
+        process.communicate()
+    return folder
+
+
+def test_a_round_ends_with_its_figures_and_its_page(swiftsure: Run, measured: Path) -> None:
+    summary = json.loads((measured / "summary.json").read_text())
+    assert summary["settings"]["about"]["target"]["model"] == "m"
+    assert "round 1: first token after" in summary["settings"]["about"]["cold_start"]
+    page = (measured / "report.html").read_text()
+    assert "cold, 2 users" in page
+    shown = swiftsure("bench", "report", measured, "--price-in", "1", "--price-out", "5", "--table", measured / "all.csv")
+    assert shown.code == 0
+    assert "The first token comes after" in shown.out
+    assert "cost: no prices were given" not in shown.out
+    assert len((measured / "all.csv").read_text().splitlines()) == len(read_bench(measured).exchanges) + 1
+
+
+def test_requirements_decide_the_exit_code(swiftsure: Run, measured: Path) -> None:
+    kept = swiftsure("bench", "report", measured, "--require", "ttft_p50<5s decode_p50>1")
+    assert (kept.code, kept.out.count("kept")) == (0, 2)
+    broken = swiftsure("bench", "report", measured, "--require", "cold.ttft_p50@2<1ms")
+    assert (broken.code, "broken" in broken.out) == (1, True)
+    unknown = swiftsure("bench", "report", measured, "--require", "speed>1")
+    assert (unknown.code, "no figure is called 'speed'" in unknown.err) == (2, True)
+    half = swiftsure("bench", "report", measured, "--price-in", "1")
+    assert (half.code, "belong together" in half.err) == (2, True)
+
+
+def test_a_measurement_is_compared_and_a_claim_held_against_it(swiftsure: Run, measured: Path) -> None:
+    same = swiftsure("bench", "compare", measured, measured / "summary.json")
+    assert (same.code, "no difference shown" in same.out) == (0, True)
+    claim = swiftsure("bench", "claim", "3000 tokens/s per user", "--from", measured)
+    assert claim.code in (1, 3)
+    assert "3,000 tokens/s per user" in claim.out
+    nowhere = swiftsure("bench", "claim", "3000 tokens/s", "--from", measured / "bench.txt")
+    assert (nowhere.code, "cannot be read as the results of a bench" in nowhere.err) == (2, True)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from swiftsure.cli import bench_options as shared
+from swiftsure.cli import bench_results as results
 from swiftsure.cli import options
 from swiftsure.cli.console import count_text, note
 from swiftsure.cli.framework import option
@@ -98,12 +99,22 @@ def bench_round(
     at: At = None,
     rounds: Rounds = None,
     pause_after: For = None,
+    slo: results.Slo = None,
+    price_in: results.PriceIn = None,
+    price_out: results.PriceOut = None,
+    price_cached: results.PriceCached = None,
+    hardware_gb_per_s: results.Bandwidth = None,
+    model_gb: results.ModelSize = None,
+    require: results.Require = None,
+    as_json: options.JsonFlag = False,
 ) -> int:
     """Measure time to first token and decode speed of an endpoint on real prompts.
 
     A round sends every prompt several times: cold (a nonce first, so that no prefix cache knows it), warm, with a long text above it, and
     at several users at a time. Rounds at three times of day make a measurement. Every exchange is on disk as soon as it has ended: after
     Ctrl-C, a crash or a kill the same command goes on.
+
+    Ends with 1 when it is incomplete, when a requirement does not hold, or when this machine was too slow to measure the endpoint.
     """
     from swiftsure.bench.client import measure
     from swiftsure.bench.protocol.rounds import Asked
@@ -112,6 +123,8 @@ def bench_round(
     from swiftsure.cli.bench_progress import Countdown, RoundDisplay
 
     times = () if at is None else times_of_day(at)
+    figures = results.figure_settings(slo, price_in, price_out, price_cached, hardware_gb_per_s, model_gb)
+    requirements = results.requirements_from(require)
     place = shared.target_from(
         target,
         model=model,
@@ -154,7 +167,8 @@ def bench_round(
             say=note,
             waiting=lambda number, left_s: countdown.tick(left_s),
         )
-        return _measure(folder, asked, outside, rounds=wanted, times=times, pause=pause)
+        code = _measure(folder, asked, outside, rounds=wanted, times=times, pause=pause)
+    return max(code, results.show(folder, figures, requirements, as_json=as_json))
 
 
 def _measure(folder: Path, asked: Asked, outside: Outside, *, rounds: int, times: Sequence[time], pause: _Pause) -> int:
