@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Sequence
@@ -73,9 +74,9 @@ class Asked:
 class StubServer:
     """Runs in a thread of its own while entered. ``url(name)`` is the base whose requests play ``scripts[name]``."""
 
-    def __init__(self, scripts: dict[str, Script | Sequence[Script]], *, accept_delay_s: float = 0.0) -> None:
+    def __init__(self, scripts: dict[str, Script | Sequence[Script]], *, tls: ssl.SSLContext | None = None) -> None:
         self._scripts = {name: _as_list(script) for name, script in scripts.items()}
-        self._accept_delay_s = accept_delay_s
+        self._tls = tls
         self._played = dict.fromkeys(scripts, 0)
         self._connections = 0
         self._loop = asyncio.new_event_loop()
@@ -85,14 +86,14 @@ class StubServer:
         self.port = 0
 
     def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.port}/{name}"
+        return f"http{'' if self._tls is None else 's'}://127.0.0.1:{self.port}/{name}"
 
     def rewind(self, name: str) -> None:
         """The path plays its scripts from the first again."""
         self._played[name] = 0
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
+import ssl
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,6 +148,23 @@ def test_nobody_listening_and_no_tls_are_failures_of_the_connection(stub: StubSe
     (plain,) = send(f"https://127.0.0.1:{stub.port}/good")
     assert (refused.error, plain.error) == ("connect", "tls")
     assert (refused.status, refused.connected_s) == (None, None)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_an_endpoint_over_tls_is_measured_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    kind = ["-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=stub", "-addext", "subjectAltName=IP:127.0.0.1"]
+    command = ["openssl", "req", *kind, *names, "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate, key)
+    with StubServer({"good": GOOD}, tls=tls) as server:
+        (unknown,) = send(server.url("good"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        first, second = send(server.url("good"), times=2)
+    assert (unknown.error, first.error, first.text, second.connected_s) == ("tls", None, "Hi", None)
+    assert "certificate" in (unknown.error_words or "")
 
 
 def test_a_connection_that_takes_too_long_is_a_timeout_before_anything_was_sent() -> None:
