@@ -10,6 +10,8 @@ import pytest
 
 from swiftsure.kernels import _core
 
+pytest_plugins = ["parallel_run"]
+
 # A run started in the background inherits an ignored SIGINT, and so would every process that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

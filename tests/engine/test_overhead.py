@@ -90,6 +90,7 @@ def test_a_step_takes_few_calls(levers, period, most_calls):
     assert not levers or period > 50 or engine.evidence.speculation.accepted > 0
 
 
+@pytest.mark.alone
 @pytest.mark.model
 def test_first_token_comes_within_two_seconds_of_load(smollm2_path):
     if os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
@@ -119,6 +120,7 @@ with swiftsure.load({str(smollm2_path)!r}) as llm:
     assert peak <= 1.3 * smollm2_path.stat().st_size + (160 << 20), "the cache takes memory only as it is used"
 
 
+@pytest.mark.alone
 def test_import_takes_less_than_a_third_of_a_second():
     code = "from time import perf_counter as now; start = now(); import swiftsure; print(now() - start)"
     runs = [float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout) for _ in range(3)]

@@ -56,6 +56,7 @@ def test_reads_the_pinned_model_as_the_gguf_package_does(smollm2_path: Path) -> 
     assert_same_as_oracle(smollm2_path)
 
 
+@pytest.mark.alone
 @pytest.mark.model
 def test_opens_the_pinned_model_in_time(smollm2_path: Path) -> None:
     """49,152 tokens and 48,900 merges. The best of five, as the machine may be busy."""

@@ -46,12 +46,12 @@ def test_every_architecture_is_among_the_models_compared() -> None:
 
 @pytest.mark.upstream
 @pytest.mark.parametrize("name", SPECS)
-def test_logits_agree_with_transformers(name: str, tmp_path: Path, upstream_python: str, figures: list[str]) -> None:
+def test_logits_agree_with_transformers(name: str, tmp_path: Path, warm_python: str, figures: list[str]) -> None:
     model = TinyModel(SPECS[name])
     tokens = np.random.default_rng(0).integers(0, model.spec.vocab, TOKENS).astype(np.int32)
     folder = model.write_huggingface(tmp_path / "folder")
     try:
-        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
+        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=warm_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.model, pytest.mark.upstream]
 TOKENS = 600  # past the window of 512
 
 
-def test_logits_on_prose_agree_with_transformers(upstream_python: str, figures: list[str]) -> None:
+def test_logits_on_prose_agree_with_transformers(warm_python: str, figures: list[str]) -> None:
     try:
         files = resolve("gemma-3-270m", offline=True)
     except ModelError as error:
@@ -29,7 +29,7 @@ def test_logits_on_prose_agree_with_transformers(upstream_python: str, figures: 
         assert model.tokenizer.bos_id is not None
         ids = [model.tokenizer.bos_id, *model.tokenizer.encode(prose, special=False)][:TOKENS]
     try:
-        with run_transformers(files.path, prompts=[ids[:1]], forced=[[*ids[1:], 0]], threads=1, python=upstream_python) as run:
+        with run_transformers(files.path, prompts=[ids[:1]], forced=[[*ids[1:], 0]], threads=1, python=warm_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))

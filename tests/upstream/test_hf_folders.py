@@ -90,7 +90,7 @@ def test_every_model_type_is_among_the_folders_compared() -> None:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory, upstream_python: str) -> dict[str, Path]:
+def folders(tmp_path_factory: pytest.TempPathFactory, warm_python: str) -> dict[str, Path]:
     """One folder a case. Skips the tests, with the reason, where transformers is not installed."""
     place = tmp_path_factory.mktemp("folders")
     made = {name: place / str(index) for index, name in enumerate(CASES)}
@@ -106,17 +106,17 @@ def folders(tmp_path_factory: pytest.TempPathFactory, upstream_python: str) -> d
         for name, case in CASES.items()
     ]
     (place / "jobs.json").write_text(json.dumps(jobs))
-    command = [upstream_python, "-I", str(Path(__file__).with_name("write_folder.py")), str(place / "jobs.json")]
+    command = [warm_python, "-I", str(Path(__file__).with_name("write_folder.py")), str(place / "jobs.json")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 4:
-        pytest.skip(f"{done.stderr.strip()} in {upstream_python}")
+        pytest.skip(f"{done.stderr.strip()} in {warm_python}")
     assert done.returncode == 0, done.stderr
     return made
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_saved_folder_gives_the_logits_of_transformers(
-    name: str, folders: dict[str, Path], tmp_path: Path, upstream_python: str, figures: list[str], monkeypatch: pytest.MonkeyPatch
+    name: str, folders: dict[str, Path], tmp_path: Path, warm_python: str, figures: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path))
     folder = folders[name]
@@ -124,7 +124,7 @@ def test_a_saved_folder_gives_the_logits_of_transformers(
     assert (len(files) > 2) == (CASES[name].shard_bytes == "100KB")
     tokens = np.random.default_rng(0).integers(0, VOCAB, TOKENS).astype(np.int32)
     try:
-        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
+        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=warm_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))

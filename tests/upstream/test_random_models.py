@@ -27,12 +27,12 @@ SPECS = {
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upstream_python: str, figures: list[str]) -> None:
+def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, warm_python: str, figures: list[str]) -> None:
     model = TinyModel(SPECS[name])
     tokens = np.random.default_rng(0).integers(0, model.spec.vocab, TOKENS).astype(np.int32)
     folder = model.write_huggingface(tmp_path)
     try:
-        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=upstream_python) as run:
+        with run_transformers(folder, prompts=[tokens[:1]], forced=[[*tokens[1:], 0]], threads=1, python=warm_python) as run:
             theirs = np.array(run.items[0].rows())
     except NotActiveError as error:
         pytest.skip(str(error))
@@ -44,12 +44,12 @@ def test_a_random_model_agrees_with_transformers(name: str, tmp_path: Path, upst
     assert ref.relative_l2(ours, theirs) <= 2e-3
 
 
-def test_a_gguf_file_that_transformers_reads_itself_is_measured(tmp_path: Path, upstream_python: str) -> None:
+def test_a_gguf_file_that_transformers_reads_itself_is_measured(tmp_path: Path, warm_python: str) -> None:
     model = TinyModel(TinySpec(seed=4, vocab=300))
     path = model.write_gguf(tmp_path / "tiny.gguf")
     prompts = [list(range(5, 25)), [7, 8, 9]]
     try:
-        result = measure_upstream(path, prompts, 8, 1, python=upstream_python)
+        result = measure_upstream(path, prompts, 8, 1, python=warm_python)
     except NotActiveError as error:
         pytest.skip(str(error))
     assert result.versions["transformers"]

@@ -62,11 +62,11 @@ def run_or_skip(**arguments: object) -> Iterator[UpstreamRun]:
 
 
 @pytest.fixture(scope="module")
-def measured(smollm2_path: Path, upstream_python: str, full: bool) -> Measured:
+def measured(smollm2_path: Path, warm_python: str, full: bool) -> Measured:
     count, new_tokens = FULL_SIZE if full else SIZE
     with swiftsure.load(str(smollm2_path), mode="default", threads=THREADS) as llm:
         prompts = [llm.model.encode_chat([{"role": "user", "content": text}]) for text in PROMPTS[:count]]
-        for run in run_or_skip(model_path=smollm2_path, prompts=prompts, new_tokens=new_tokens, python=upstream_python):
+        for run in run_or_skip(model_path=smollm2_path, prompts=prompts, new_tokens=new_tokens, python=warm_python):
             agreement = compare(run, llm.logits)
             upstream = [np.array(item.rows()) for item in run.items]
             continuations = [list(item.tokens) for item in run.items]
@@ -101,10 +101,10 @@ def test_the_default_is_within_its_distance_of_the_float64_twin(measured: Measur
 
 
 def test_the_default_is_far_closer_to_the_truth_than_transformers_in_bfloat16(
-    measured: Measured, smollm2_path: Path, upstream_python: str, figures: list[str]
+    measured: Measured, smollm2_path: Path, warm_python: str, figures: list[str]
 ) -> None:
     forced = {"prompts": measured.prompts, "forced": measured.continuations}
-    for run in run_or_skip(model_path=smollm2_path, python=upstream_python, dtype="bfloat16", **forced):
+    for run in run_or_skip(model_path=smollm2_path, python=warm_python, dtype="bfloat16", **forced):
         theirs = measured.distance([np.array(item.rows()) for item in run.items])
     ours = measured.distance(measured.ours)
     figures.append(f"distance to the float64 twin (relative L2): transformers bfloat16 {theirs:.3g}, {theirs / ours:.0f} times ours")
