@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from swiftsure.bench import export, require
 from swiftsure.bench.claim import judge, parse_claim
 from swiftsure.bench.compare import Comparison, compare
-from swiftsure.bench.figures import Prices, Settings, Slo, Summary, read_summary, summarize
+from swiftsure.bench.figures import Prices, Settings, Slo, Summary, load_summary, summarize
 from swiftsure.bench.report import comparison_table, formulas_table, render_report, text_table, write_report
 from swiftsure.errors import UsageError
 
@@ -221,7 +221,7 @@ def test_the_page_stands_alone_and_trusts_no_text(tmp_path: Path) -> None:
     assert "nan" not in page.replace("nanmedian", "").lower().split("<body>")[1]
     write_report(everything(), tmp_path / "r.html")
     write_report(everything(), tmp_path / "r.json")
-    assert read_summary(tmp_path / "r.json").verdict == "MEASURED"
+    assert load_summary(tmp_path / "r.json").verdict == "MEASURED"
 
 
 @pytest.mark.parametrize("exchanges", [[], [exchange()], [failed(repeat=i) for i in range(5)], [exchange(gap_s=0.0)]])

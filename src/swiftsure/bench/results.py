@@ -30,8 +30,7 @@ def summary_of(bench: Bench, settings: Settings | None = None) -> Summary:
     if settings.context_tokens is None and context is not None:
         settings = replace(settings, context_tokens=context["tokens"])
     cells = [Cell(round=cell.round, row=cell.row, users=cell.users, facts=cell.facts) for cell in bench.cells]
-    measured = [exchange for exchange in bench.exchanges if exchange.trial.row != START]
-    return summarize(measured, cells, replace(settings, about=about | dict(settings.about)))
+    return summarize(bench.exchanges, cells, replace(settings, about=about | dict(settings.about)))
 
 
 def write_results(folder: Path, settings: Settings | None = None, *, say: Say = lambda words: None) -> Summary:

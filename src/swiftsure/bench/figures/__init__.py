@@ -3,7 +3,6 @@
 from swiftsure.bench.figures.checks import Finding
 from swiftsure.bench.figures.definitions import DEFINITIONS, Definition
 from swiftsure.bench.figures.estimate import Estimate
-from swiftsure.bench.figures.folder import read_summary, summary_of
 from swiftsure.bench.figures.group import Group
 from swiftsure.bench.figures.reading import Reading
 from swiftsure.bench.figures.settings import Cell, Prices, Settings, Slo
@@ -22,7 +21,5 @@ __all__ = [
     "Slo",
     "Summary",
     "load_summary",
-    "read_summary",
     "summarize",
-    "summary_of",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from swiftsure.bench.exchange import ClientFacts
 from swiftsure.errors import UsageError
@@ -126,25 +126,6 @@ class Cell:
     users: int
     rate_per_s: float | None = None
     facts: ClientFacts
-
-
-class LoadFacts(Protocol):
-    """What figures ask of a cell: a ``Cell``, or the store's own record, whose loads are all closed loops."""
-
-    @property
-    def round(self) -> int: ...
-    @property
-    def row(self) -> str: ...
-    @property
-    def users(self) -> int: ...
-    @property
-    def facts(self) -> ClientFacts: ...
-
-
-def rate_of(cell: LoadFacts) -> float | None:
-    """Of an open loop; None of a closed one."""
-    rate: float | None = getattr(cell, "rate_per_s", None)
-    return rate
 
 
 def _above_zero(name: str, text: str) -> float:

@@ -16,7 +16,7 @@ from swiftsure.bench.figures.group import Group, build_group, own_figures
 from swiftsure.bench.figures.load import split_loads
 from swiftsure.bench.figures.prefill import prefill_cost
 from swiftsure.bench.figures.reading import Reading, read
-from swiftsure.bench.figures.settings import LoadFacts, Settings, rate_of
+from swiftsure.bench.figures.settings import Cell, Settings
 from swiftsure.errors import UsageError
 
 SCHEMA = "swiftsure.bench-summary/1"
@@ -117,7 +117,7 @@ def load_summary(path: str | Path) -> Summary:
     return Summary.from_dict(plain)
 
 
-def summarize(exchanges: Sequence[Exchange], cells: Sequence[LoadFacts] = (), settings: Settings | None = None) -> Summary:
+def summarize(exchanges: Sequence[Exchange], cells: Sequence[Cell] = (), settings: Settings | None = None) -> Summary:
     """All figures of a run. The order of ``exchanges`` does not matter; a load whose client was saturated is refused, with its reason."""
     settings = settings or Settings()
     by_key: dict[_Key, list[Exchange]] = {}
@@ -126,7 +126,7 @@ def summarize(exchanges: Sequence[Exchange], cells: Sequence[LoadFacts] = (), se
         by_key.setdefault((exchange.trial.row, exchange.trial.users, exchange.trial.rate_per_s), []).append(exchange)
     groups, by_round, findings, readings = list[Group](), list[Group](), list[Finding](), list[Reading]()
     for key in sorted(by_key, key=_rank):
-        part = _Part(by_key[key], [cell for cell in cells if (cell.row, cell.users, rate_of(cell)) == key], settings)
+        part = _Part(by_key[key], [cell for cell in cells if (cell.row, cell.users, cell.rate_per_s) == key], settings)
         groups.append(part.group)
         by_round += part.rounds()
         findings += part.findings()
@@ -148,7 +148,7 @@ def summarize(exchanges: Sequence[Exchange], cells: Sequence[LoadFacts] = (), se
 class _Part:
     """The exchanges of one group, without those of refused loads."""
 
-    def __init__(self, exchanges: Sequence[Exchange], cells: Sequence[LoadFacts], settings: Settings) -> None:
+    def __init__(self, exchanges: Sequence[Exchange], cells: Sequence[Cell], settings: Settings) -> None:
         self.settings = settings
         self.loads: list[tuple[list[Exchange], ClientFacts | None]] = []
         refusals = []
@@ -219,9 +219,9 @@ def _rank(key: _Key) -> tuple[Any, ...]:
     return (_ROWS.index(row) if row in _ROWS else len(_ROWS), row, rate is not None, rate or 0.0, users)
 
 
-def _client(cell: LoadFacts) -> dict[str, Any]:
+def _client(cell: Cell) -> dict[str, Any]:
     facts = {name: getattr(cell.facts, name) for name in cell.facts.__slots__}
-    return {"round": cell.round, "row": cell.row, "users": cell.users, "rate_per_s": rate_of(cell)} | facts
+    return {"round": cell.round, "row": cell.row, "users": cell.users, "rate_per_s": cell.rate_per_s} | facts
 
 
 def _not_measured(groups: Sequence[Group], settings: Settings) -> Iterator[str]:
