@@ -29,8 +29,9 @@ from swiftsure.records.machine import read_machine
 from swiftsure.records.run_record import write_json
 
 SCHEMA = "swiftsure-websocket-turns-1"
-_QUESTION = "Here is what I found out today, and I would like to know what to do about it. " * 4
+_QUESTION = "Here is what I found out today, and I would like to know what to do about it. "
 _TIMEOUT_S = 120.0
+_CONTEXT = 8192  # room for all conversations of a round in the prefix cache, or each would push out the others' beginnings
 
 Ask: TypeAlias = Callable[[dict[str, Any]], tuple[float, dict[str, Any]]]
 """Sends one turn; returns the seconds to the first text and the response."""
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     files = resolve(options.model)
     with ExitStack() as stack:
-        server = Server(swiftsure("exact"), files.path, files.path.parent, log=home() / "peers" / "websocket-turns.log")
+        server = Server(swiftsure("exact", context=_CONTEXT), files.path, files.path.parent, log=home() / "peers" / "websocket-turns.log")
         stack.callback(server.close)
         base = f"127.0.0.1:{server.port}"
         kept = stack.enter_context(httpx.Client(timeout=_TIMEOUT_S))
@@ -50,7 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "measured_utc": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": read_machine().to_dict(),
         "model": {"name": files.name, "sha256": files.sha256},
-        "settings": {"turns": options.turns, "rounds": options.rounds, "max_output_tokens": options.max_tokens},
+        "settings": {
+            "turns": options.turns,
+            "rounds": options.rounds,
+            "max_output_tokens": options.max_tokens,
+            "sentences": options.sentences,
+        },
         "rounds": rounds,
     }
     _print(rounds, options.turns)
@@ -65,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--turns", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--max-tokens", type=int, default=32)
+    parser.add_argument("--sentences", type=int, default=4, help="of each turn: what is new in it has to be read, whatever brings it")
     parser.add_argument("--json", type=Path)
     return parser
 
@@ -85,7 +92,7 @@ def _round(number: int, base: str, kept: httpx.Client, options: argparse.Namespa
             for name, ask in [*transports[shift:], *transports[:shift]]:
                 body = {
                     "instructions": f"{number} {name}: be brief.",
-                    "input": f"Turn {turn + 1}. {_QUESTION}",
+                    "input": f"Turn {turn + 1}. {_QUESTION * options.sentences}",
                     "max_output_tokens": options.max_tokens,
                     "temperature": 0,
                     **({"previous_response_id": previous[name]} if name in previous else {}),
@@ -154,6 +161,17 @@ def _print(rounds: list[dict[str, list[dict[str, Any]]]], turns: int) -> None:
         times = [1e3 * median(one[name][turn]["ttft_s"] for one in rounds) for name in names]
         last = rounds[-1]["websocket"][turn]
         print(f"{turn + 1:>4} " + " ".join(f"{time:>10.2f}" for time in times) + f" {last['input_tokens']:>7} {last['cached_tokens']:>7}")
+    for name in names[1:]:
+        later = [1e3 * _longer(one, name, turn) for one in rounds for turn in range(1, turns)]
+        last_turn = [1e3 * _longer(one, name, turns - 1) for one in rounds]
+        print(
+            f"{name} against the WebSocket, turn by turn: {median(later):+.2f} ms from turn 2 on, {median(last_turn):+.2f} ms on the last"
+        )
+
+
+def _longer(one: dict[str, list[dict[str, Any]]], name: str, turn: int) -> float:
+    """Seconds that the first token took longer than over the WebSocket, on the same turn of the same round."""
+    return float(one[name][turn]["ttft_s"] - one["websocket"][turn]["ttft_s"])
 
 
 if __name__ == "__main__":
