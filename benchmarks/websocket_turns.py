@@ -31,7 +31,6 @@ from swiftsure.records.run_record import write_json
 SCHEMA = "swiftsure-websocket-turns-1"
 _QUESTION = "Here is what I found out today, and I would like to know what to do about it. "
 _TIMEOUT_S = 120.0
-_CONTEXT = 8192  # room for all conversations of a round in the prefix cache, or each would push out the others' beginnings
 
 Ask: TypeAlias = Callable[[dict[str, Any]], tuple[float, dict[str, Any]]]
 """Sends one turn; returns the seconds to the first text and the response."""
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     files = resolve(options.model)
     with ExitStack() as stack:
-        server = Server(swiftsure("exact", context=_CONTEXT), files.path, files.path.parent, log=home() / "peers" / "websocket-turns.log")
+        server = Server(swiftsure("exact"), files.path, files.path.parent, log=home() / "peers" / "websocket-turns.log")
         stack.callback(server.close)
         base = f"127.0.0.1:{server.port}"
         kept = stack.enter_context(httpx.Client(timeout=_TIMEOUT_S))
