@@ -27,7 +27,7 @@ def model_info(files: ModelFiles) -> tuple[dict[str, Any], Schedule | None]:
     there are reasons in ``unsupported``, what is ``supported``; and the schedule of a model whose configuration is understood.
 
     Builds the tokenizer and asks the template, which takes as long as that takes. Raises ModelFileError for a damaged file, and
-    UnsupportedModelError for a folder whose configuration is of another kind.
+    UnsupportedModelError for one that cannot even be described: a pickle, another format.
     """
     with open_model_file(files.path) as file, about(files.path):
         config, reasons = read_config_or_reasons(file)
