@@ -31,6 +31,7 @@ COMMANDS = (
     ["bench", "report"],
     ["bench", "compare"],
     ["bench", "claim"],
+    ["bench", "scenario"],
     ["bench", "tiers"],
     ["profile"],
     ["check"],

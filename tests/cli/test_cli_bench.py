@@ -64,7 +64,9 @@ def test_a_killed_round_goes_on_and_has_every_exchange_once(endpoint: SlowEndpoi
 def test_a_round_pauses_when_its_time_is_over_and_goes_on(swiftsure: Run, tmp_path: Path) -> None:
     with slow_endpoint(gap_s=0.02) as slower:
         command = ("bench", slower.url, *QUICK, "--round", tmp_path)
-        paused = start(*command, "--for", "2")
+        paused = start(
+            *command, "--for", "2", preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)
+        )  # as nohup in a script has it
         _, err = paused.communicate(timeout=60)
         assert paused.returncode == 1
         assert b"paused: what was measured is in" in err
@@ -176,3 +178,14 @@ def test_a_measurement_is_compared_and_a_claim_held_against_it(swiftsure: Run, m
     assert "3,000 tokens/s per user" in claim.out
     nowhere = swiftsure("bench", "claim", "3000 tokens/s", "--from", measured / "bench.txt")
     assert (nowhere.code, "cannot be read as the results of a bench" in nowhere.err) == (2, True)
+
+
+def test_scenarios_answer_the_threshold_question_by_their_exit_code(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    of_endpoint = (endpoint.url, "--model", "m", "--interface", "chat", "--window", "8192")
+    voice = swiftsure("bench", "scenario", "voice", *of_endpoint, "--times", "3", "-o", tmp_path / "voice.json")
+    assert (voice.code, voice.out.splitlines()[0]) == (0, "INTERACTIVE: voice")
+    assert len(json.loads((tmp_path / "voice.json").read_text())["exchanges"]) == 3
+    agent = swiftsure("bench", "scenario", "agent", *of_endpoint, "--times", "2", "--tool-s", "0", "--within", "0.1", "--json")
+    assert (agent.code, json.loads(agent.out)["verdict"]) == (1, "BACKGROUND")
+    for wrong in (("chess",), ("voice", "--context", "5")):
+        assert swiftsure("bench", "scenario", wrong[0], endpoint.url, *wrong[1:]).code == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from swiftsure.cli import bench_results, bench_round, bench_tiers
+from swiftsure.cli import bench_results, bench_round, bench_scenario, bench_tiers
 from swiftsure.cli.framework import CommandGroup, PlainCommand
 
 _ROUND = "round"
@@ -32,4 +32,5 @@ bench_app.command(_ROUND, cls=PlainCommand)(bench_round.bench_round)
 bench_app.command("report", cls=PlainCommand)(bench_results.bench_report)
 bench_app.command("compare", cls=PlainCommand)(bench_results.bench_compare)
 bench_app.command("claim", cls=PlainCommand)(bench_results.bench_claim)
+bench_app.command("scenario", cls=PlainCommand)(bench_scenario.bench_scenario)
 bench_app.command("tiers", cls=PlainCommand)(bench_tiers.tiers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from swiftsure.errors import UsageError
 
 if TYPE_CHECKING:
     from swiftsure.bench.protocol.endpoint import Found
+    from swiftsure.bench.scenarios.asker import ClientAsker
     from swiftsure.bench.target import Interface, Target
 
 ENDPOINT = "Endpoint"
@@ -176,6 +178,37 @@ def _engine_window(name: str, *, offline: bool) -> int:
 
     with open_model(resolve(name, offline=offline)) as model:
         return int(model.config.context_length)
+
+
+def asker(scenario: str, found: Found, interfaces: tuple[Interface, ...], sampling: dict[str, Any]) -> ClientAsker:
+    """Begins with a first request, which finds the interface and how many characters a token has."""
+    from swiftsure.bench.client import measure
+    from swiftsure.bench.protocol.start import start
+    from swiftsure.bench.scenarios.asker import ClientAsker
+
+    begun = start(found.target, interfaces, round=1, window=found.window, measure=measure)
+    bar = ProgressCount(f"{scenario}: answers")
+    return ClientAsker(
+        target=replace(found.target, interface=begun.interface),
+        scenario=scenario,
+        window=found.window,
+        characters_per_token=begun.characters_per_token,
+        measure=measure,
+        sampling=sampling,
+        asked=lambda exchange: bar.one_more(),
+    )
+
+
+class ProgressCount:
+    """A count on one line of a terminal; nothing elsewhere."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._count = what, 0
+
+    def one_more(self) -> None:
+        self._count += 1
+        if sys.stderr.isatty():
+            print(f"\r{self._what} {self._count} ", end="", file=sys.stderr, flush=True)
 
 
 def sampling_from(temperature: float | None, extra: str | None) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from swiftsure.cli import options
 from swiftsure.cli.console import count_text, note
 from swiftsure.cli.framework import option
 from swiftsure.errors import EndpointError, UsageError, quotable
+from swiftsure.signals import terminate_as_interrupt
 
 if TYPE_CHECKING:
     from swiftsure.bench.exchange import Prompt
@@ -158,7 +159,7 @@ def bench_round(
     if not 1 <= wanted <= 100:
         raise UsageError(f"--rounds must lie in 1..100, got {wanted}")
     countdown = Countdown("the next round begins")
-    with RoundDisplay() as display, _paused_after(pause_after) as pause:
+    with RoundDisplay() as display, terminate_as_interrupt(), _paused_after(pause_after) as pause:
         outside = Outside(
             find=lambda: shared.find(place, window, offline=offline),
             interfaces=shared.interfaces_to_try(target, interface),
@@ -246,12 +247,12 @@ class _Pause:
 
     def end(self) -> None:
         self.due = True
-        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)  # unlike SIGINT not ignored in a background job of a shell
 
 
 @contextmanager
 def _paused_after(seconds: float | None) -> Iterator[_Pause]:
-    """Interrupts the measurement as Ctrl-C does when so many seconds have passed."""
+    """Interrupts the measurement when so many seconds have passed, as SIGTERM from outside does."""
     pause = _Pause()
     if seconds is None:
         yield pause

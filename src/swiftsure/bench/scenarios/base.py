@@ -1,0 +1,92 @@
+"""What scenarios have in common: somebody who asks, figures with limits, and the answer to the threshold question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from swiftsure.bench.exchange import Exchange, Prompt
+from swiftsure.errors import EndpointError
+
+SCHEMA = "swiftsure.scenario/1"
+Verdict = Literal["INTERACTIVE", "BACKGROUND", "NOT MEASURABLE"]
+
+
+class Asker(Protocol):
+    """Sends to the endpoint that is measured, one request at a time, and keeps the answers' text. ``window``: its longest sequence."""
+
+    @property
+    def window(self) -> int | None: ...
+
+    @property
+    def characters_per_token(self) -> float: ...
+
+    def all(self, prompts: Sequence[Prompt], *, time_limit_s: float | None = None) -> list[Exchange]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """``keeps``: whether the limit holds; None: the figure decides nothing. ``limit`` reads ``at most 0.3 s`` and the like."""
+
+    name: str
+    value: float | None
+    unit: str
+    limit: str | None = None
+    keeps: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """INTERACTIVE when all deciding figures keep their limits, BACKGROUND when one does not, NOT MEASURABLE when one is missing."""
+
+    scenario: str
+    figures: Sequence[Figure]
+    notes: Sequence[str] = ()
+    exchanges: Sequence[Exchange] = field(default_factory=tuple)
+
+    @property
+    def verdict(self) -> Verdict:
+        deciding = [figure for figure in self.figures if figure.limit is not None]
+        if any(figure.keeps is False for figure in deciding):
+            return "BACKGROUND"
+        return "INTERACTIVE" if deciding and all(figure.keeps for figure in deciding) else "NOT MEASURABLE"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "scenario": self.scenario,
+            "verdict": self.verdict,
+            "figures": [asdict(figure) for figure in self.figures],
+            "notes": list(self.notes),
+        }
+
+
+def at_most(name: str, value: float | None, unit: str, limit: float) -> Figure:
+    return Figure(name=name, value=value, unit=unit, limit=f"at most {limit:g} {unit}", keeps=None if value is None else value <= limit)
+
+
+def at_least(name: str, value: float | None, unit: str, limit: float) -> Figure:
+    return Figure(name=name, value=value, unit=unit, limit=f"at least {limit:g} {unit}", keeps=None if value is None else value >= limit)
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """With linear interpolation between neighbours; None without values."""
+    if not values:
+        return None
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * percent / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def refuse_failures(exchanges: Sequence[Exchange], *, but: Sequence[str] = ()) -> None:
+    """A scenario is a chain: an answer that failed leaves nothing to judge. Raises EndpointError with the endpoint's words."""
+    for number, exchange in enumerate(exchanges, 1):
+        if exchange.error is not None and exchange.error not in but:
+            raise EndpointError(f"answer {number} of the scenario failed: {exchange.error}: {exchange.error_words or 'no words'}")
+
+
+def told_prompt_tokens(exchange: Exchange) -> int | None:
+    return exchange.usage.prompt_tokens if exchange.usage is not None else None
