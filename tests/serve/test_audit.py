@@ -24,6 +24,8 @@ from swiftsure.serve.service import Service
 from swiftsure.serve.settings import AuditSettings, ModelSettings, ServeSettings
 from tiny_models import TinyModel, TinySpec
 
+pytestmark = pytest.mark.alone  # a replay runs at the lowest priority: beside another worker it would take for ever
+
 PROMPT = list(range(20, 50))
 FAULTY = (sys.executable, str(Path(__file__).with_name("faulty_engine.py")))
 
@@ -66,7 +68,8 @@ async def http(service: Service) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(work(), 60))
+    """Ends what hangs. Long enough for replays, which get the processor last on a busy machine."""
+    asyncio.run(asyncio.wait_for(work(), 300))
 
 
 async def until(true: Callable[[], bool]) -> None:
