@@ -28,6 +28,7 @@ COMMANDS = (
     ["gate"],
     ["bench"],
     ["bench", "round"],
+    ["bench", "load"],
     ["bench", "report"],
     ["bench", "compare"],
     ["bench", "claim"],

@@ -43,7 +43,7 @@ def test_goodput_that_collapses_ends_the_search_at_once() -> None:
 
 def test_arrivals_that_pile_up_end_the_search() -> None:
     sweep = find_knee(lambda load: Step(load=load, served=min(load, 5), answered=min(1, 5 / load)), first=1, last=64, closer=0)
-    assert (sweep.stopped, [step.load for step in sweep.steps], sweep.knee) == ("over_saturated", [1, 2, 4, 8], 8)
+    assert (sweep.stopped, [step.load for step in sweep.steps], sweep.knee) == ("over_saturated", [1, 2, 4, 8], 4)
     assert "requests pile up: 62%" in sweep.words
 
 

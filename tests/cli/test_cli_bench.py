@@ -189,3 +189,18 @@ def test_scenarios_answer_the_threshold_question_by_their_exit_code(swiftsure: R
     assert (agent.code, json.loads(agent.out)["verdict"]) == (1, "BACKGROUND")
     for wrong in (("chess",), ("voice", "--context", "5")):
         assert swiftsure("bench", "scenario", wrong[0], endpoint.url, *wrong[1:]).code == 2
+
+
+def test_a_load_is_swept_and_its_folder_reported_again(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    options = ("--model", "m", "--interface", "chat", "--max-tokens", "10")
+    swept = swiftsure("bench", "load", endpoint.url, "--users", "1..2", "--per-user", "1", *options, "--into", tmp_path / "users")
+    assert swept.code == 0, swept.err
+    assert "  2 users: " in swept.err
+    assert "the knee was not reached" in swept.err
+    assert "sweep, 2 users" in swept.out
+    rate = ("--rate", "20", "--seconds", "1", "--arrivals", "constant")
+    assert swiftsure("bench", "load", endpoint.url, *rate, *options, "--into", tmp_path / "rate").code == 0
+    again = swiftsure("bench", "report", tmp_path / "rate")
+    assert (again.code, "sweep, 20" in again.out) == (0, True)
+    both = swiftsure("bench", "load", endpoint.url, "--users", "1", "--rate", "1")
+    assert (both.code, "either --users or --rate, got both" in both.err) == (2, True)

@@ -29,7 +29,7 @@ def summary_of(bench: Bench, settings: Settings | None = None) -> Summary:
     about = dict(about_of(bench))
     if settings.context_tokens is None and context is not None:
         settings = replace(settings, context_tokens=context["tokens"])
-    cells = [Cell(round=cell.round, row=cell.row, users=cell.users, facts=cell.facts) for cell in bench.cells]
+    cells = [Cell(round=cell.round, row=cell.row, users=cell.users, rate_per_s=cell.rate_per_s, facts=cell.facts) for cell in bench.cells]
     return summarize(bench.exchanges, cells, replace(settings, about=about | dict(settings.about)))
 
 

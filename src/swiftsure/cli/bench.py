@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from swiftsure.cli import bench_results, bench_round, bench_scenario, bench_tiers
+from swiftsure.cli import bench_load, bench_results, bench_round, bench_scenario, bench_tiers
 from swiftsure.cli.framework import CommandGroup, PlainCommand
 
 _ROUND = "round"
@@ -29,6 +29,7 @@ bench_app = typer.Typer(
     help="Measure what a user feels.\n\nswiftsure bench TARGET measures a round, as swiftsure bench round TARGET does.",
 )
 bench_app.command(_ROUND, cls=PlainCommand)(bench_round.bench_round)
+bench_app.command("load", cls=PlainCommand)(bench_load.bench_load)
 bench_app.command("report", cls=PlainCommand)(bench_results.bench_report)
 bench_app.command("compare", cls=PlainCommand)(bench_results.bench_compare)
 bench_app.command("claim", cls=PlainCommand)(bench_results.bench_claim)

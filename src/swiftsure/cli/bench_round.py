@@ -145,7 +145,7 @@ def bench_round(
         max_tokens=max_tokens,
         sampling=shared.sampling_from(temperature, extra),
     )
-    chosen, source = _prompts(prompts, limit=limit, quick=quick)
+    chosen, source = chosen_prompts(prompts, limit=limit, quick=quick)
     asked = Asked(
         target=place,
         prompts=chosen,
@@ -225,7 +225,7 @@ def _levels(text: str) -> tuple[int, ...]:
         raise UsageError(f"--users takes whole numbers, as in 1,2,4,8, got {text!r:.100}") from None
 
 
-def _prompts(file: Path | None, *, limit: int, quick: bool) -> tuple[tuple[Prompt, ...], str]:
+def chosen_prompts(file: Path | None, *, limit: int, quick: bool) -> tuple[tuple[Prompt, ...], str]:
     """The prompts, and where they are from."""
     from swiftsure.bench.prompts.builtin import builtin_prompts, quick_prompts
     from swiftsure.bench.prompts.read import read_prompts

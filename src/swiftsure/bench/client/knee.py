@@ -97,7 +97,12 @@ def _climb(
 
 
 def _sound(steps: dict[float, Step]) -> dict[float, Step]:
-    return {load: step for load, step in steps.items() if step.saturated is None and step.failed < _MOST_FAILED}
+    """Steps that are measurements of a load that the endpoint can bear for long."""
+
+    def bears(step: Step) -> bool:
+        return step.saturated is None and step.failed < _MOST_FAILED and (step.answered is None or step.answered >= _BEHIND)
+
+    return {load: step for load, step in steps.items() if bears(step)}
 
 
 def _knee(steps: dict[float, Step]) -> float | None:
@@ -113,7 +118,8 @@ def _between(steps: dict[float, Step], whole: bool) -> float | None:
         return None
     loads = sorted(steps)
     at = loads.index(knee)
-    peak = at + 1 < len(loads) and steps[loads[at + 1]].served < (1 - GAIN) * steps[knee].served
+    above = loads[at + 1] if at + 1 < len(loads) else None
+    peak = above is not None and (above not in _sound(steps) or steps[above].served < (1 - GAIN) * steps[knee].served)
     side = loads[at : at + 2] if peak else loads[max(0, at - 1) : at + 1]
     if len(side) < 2:
         return None

@@ -47,6 +47,7 @@ class CellFacts:
     part: int
     facts: ClientFacts
     prompts: tuple[str, ...] = ()  # of the exchanges of this part; empty: of all
+    rate_per_s: float | None = None  # of an open loop
     ended: str = ""
 
 
@@ -156,12 +157,16 @@ class BenchFolder:
         if self._writer is not None:
             self._writer.flush()
 
-    def add_cell(self, *, round: int, row: str, users: int, prompts: Iterable[str], facts: ClientFacts) -> None:
+    def add_cell(
+        self, *, round: int, row: str, users: int, prompts: Iterable[str], facts: ClientFacts, rate_per_s: float | None = None
+    ) -> None:
         """Appends the facts of one part of a cell, after all its exchanges are on disk."""
         self.flush()
         parts = [cell for _, cell in _read_lines(self.folder / CELLS, _cell_from_row, self._say)]
-        part = 1 + sum((cell.round, cell.row, cell.users) == (round, row, users) for cell in parts)
-        cell = {"round": round, "row": row, "users": users, "part": part, "prompts": list(prompts), "ended": utc_now(), **facts_row(facts)}
+        place = (round, row, users, rate_per_s)
+        part = 1 + sum((cell.round, cell.row, cell.users, cell.rate_per_s) == place for cell in parts)
+        cell = {"round": round, "row": row, "users": users, "rate_per_s": rate_per_s, "part": part, "prompts": list(prompts)}
+        cell |= {"ended": utc_now(), **facts_row(facts)}
         with open(self.folder / CELLS, "ab") as file:
             file.write((json.dumps(cell, ensure_ascii=False) + "\n").encode())
             file.flush()
@@ -195,7 +200,8 @@ def _lock(folder: Path) -> int:
 def _cell_from_row(row: Mapping[str, Any]) -> CellFacts:
     try:
         place = {name: row[name] for name in ("round", "row", "users", "part")}
-        return CellFacts(**place, facts=facts_from_row(row), prompts=tuple(row.get("prompts", ())), ended=row.get("ended", ""))
+        more = {"prompts": tuple(row.get("prompts", ())), "rate_per_s": row.get("rate_per_s"), "ended": row.get("ended", "")}
+        return CellFacts(**place, facts=facts_from_row(row), **more)
     except KeyError as error:
         raise UsageError(f"the cell has no {error.args[0]}") from None
 

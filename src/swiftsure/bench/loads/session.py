@@ -1,0 +1,197 @@
+"""One load, or a sweep over loads, measured into a folder that the other commands of bench read."""
+
+from __future__ import annotations
+
+import secrets
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from swiftsure.bench.client.knee import Step, Sweep, find_knee
+from swiftsure.bench.client.progress import Progress
+from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt, Request
+from swiftsure.bench.figures.load import measure_load
+from swiftsure.bench.figures.reading import read
+from swiftsure.bench.figures.settings import Slo
+from swiftsure.bench.loads.settings import ROW, LoadSettings, requests_of
+from swiftsure.bench.prompts.change import as_messages, as_text, characters, digest
+from swiftsure.bench.protocol.endpoint import Found
+from swiftsure.bench.protocol.start import start
+from swiftsure.bench.protocol.store import BenchFolder, Say
+from swiftsure.bench.target import Interface, Target
+from swiftsure.errors import UsageError
+from swiftsure.records.machine import read_machine
+
+_FEWEST_FOR_TREND = 9
+
+
+class MeasureLoad(Protocol):
+    """``swiftsure.bench.client.measure``, or a test's."""
+
+    def __call__(
+        self,
+        target: Target,
+        requests: Sequence[Request],
+        *,
+        users: int | None,
+        on_exchange: Callable[[Exchange], None],
+        processes: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ClientFacts: ...
+
+
+class LoadWatcher(Protocol):
+    """Is told how it goes on. ``step_ended``: ``words`` are figures of the step."""
+
+    def progress(self, name: str, progress: Progress) -> None: ...
+
+    def step_ended(self, name: str, words: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadAsked:
+    """``find`` looks up what the endpoint says of itself; ``slo``: what a good answer keeps, which makes goodput what the knee is of."""
+
+    find: Callable[[], Found]
+    interfaces: tuple[Interface, ...]
+    prompts: tuple[Prompt, ...]
+    source: str
+    settings: LoadSettings
+    slo: Slo | None = None
+    processes: int | None = None
+
+
+def measure_loads(folder: Path, asked: LoadAsked, *, measure: MeasureLoad, watcher: LoadWatcher, say: Say = lambda words: None) -> Sweep:
+    """Measures the load, or loads up to the knee. Every exchange is in the folder as soon as it has ended, the sweep's end in bench.json.
+
+    Raises UsageError where the folder holds a bench already, EndpointError where the first request is not answered.
+    """
+    with BenchFolder(folder, {}, say=say) as store:
+        if not store.is_new:
+            raise UsageError(f"{folder} holds a measurement already; a load is measured into a new folder")
+        found = asked.find()
+        begun = start(found.target, asked.interfaces, round=1, window=found.window, measure=measure)
+        target = replace(found.target, interface=begun.interface)
+        store.head |= _head(asked, target, found)
+        store.write_head()
+        store.begin_round()
+        store.append(begun.exchange)
+        run = _Steps(store, asked, target, measure, watcher)
+        settings = asked.settings
+        if settings.is_sweep:
+            whole = settings.kind == "users"
+            sweep = find_knee(run.try_load, first=settings.first, last=settings.last, factor=settings.factor, whole=whole)
+        else:
+            step = run.try_load(settings.first)
+            words = "one load" if step.saturated is None else f"the client was the limit: {step.saturated}"
+            sweep = Sweep(steps=(step,), knee=None, stopped="last" if step.saturated is None else "client", words=words)
+        store.head["sweep"] = asdict(sweep)
+        store.end_round()
+    return sweep
+
+
+class _Steps:
+    """Measures one load after the other into the folder."""
+
+    def __init__(self, store: BenchFolder, asked: LoadAsked, target: Target, measure: MeasureLoad, watcher: LoadWatcher) -> None:
+        fitting = as_text if target.interface == "completions" else as_messages
+        self._store, self._asked, self._target = store, asked, target
+        self._measure, self._watcher = measure, watcher
+        self._prompts = tuple(map(fitting, _sized(asked)))
+
+    def try_load(self, load: float) -> Step:
+        settings, found = self._asked.settings, list[Exchange]()
+        users = int(load) if settings.kind == "users" else None
+        name = settings.name(load)
+
+        def keep(exchange: Exchange) -> None:
+            self._store.append(exchange)
+            found.append(exchange)
+
+        facts = self._measure(
+            self._target,
+            requests_of(settings, self._prompts, load),
+            users=users,
+            on_exchange=keep,
+            processes=self._asked.processes,
+            on_progress=lambda progress: self._watcher.progress(name, progress),
+        )
+        rate = None if users is not None else load
+        names = [prompt.name for prompt in self._prompts]
+        self._store.add_cell(round=1, row=ROW, users=users or 1, rate_per_s=rate, prompts=names, facts=facts)
+        step = step_of(load, found, facts, self._asked.slo, arrivals=users is None)
+        self._watcher.step_ended(name, words_of(step, found, self._asked.slo))
+        return step
+
+
+def step_of(load: float, exchanges: Sequence[Exchange], facts: ClientFacts, slo: Slo | None, *, arrivals: bool) -> Step:
+    """What a load came to. ``arrivals``: requests came by a schedule, so that those not answered in time pile up."""
+    counted = [exchange for exchange in exchanges if not exchange.trial.warm_up]
+    measured = measure_load(exchanges, slo)
+    served = 0.0
+    if measured is not None:
+        useful = measured.tokens if measured.good is None else measured.good
+        served = float(useful.sum()) / measured.window_s
+    failed = sum(exchange.error is not None for exchange in counted) / max(1, len(counted))
+    return Step(load=load, served=served, failed=failed, answered=answered_share(counted) if arrivals else None, saturated=facts.saturated)
+
+
+def answered_share(exchanges: Sequence[Exchange]) -> float | None:
+    """Of what arrives, how much an endpoint answers in the same time. None: too few to tell.
+
+    Where arrivals outrun it by a factor of 1 + s, each answer comes s seconds later for every second that its request came later. So the
+    share is 1 / (1 + s), with s from the median time to answer, counted from the schedule, in the first and the last third.
+    """
+    well = sorted((e for e in exchanges if e.error is None and e.last_token_s is not None), key=lambda e: e.scheduled_s)
+    if len(well) < _FEWEST_FOR_TREND:
+        return None
+    third = len(well) // 3
+    early, late = well[:third], well[-third:]
+    waits = [statistics.median((e.last_token_s or 0.0) + e.sent_s - e.scheduled_s for e in part) for part in (early, late)]
+    apart = statistics.mean(e.scheduled_s for e in late) - statistics.mean(e.scheduled_s for e in early)
+    if apart <= 0 or waits[1] <= 1.5 * waits[0]:  # less growth is noise of unequal prompts
+        return 1.0
+    return 1 / (1 + (waits[1] - waits[0]) / apart)
+
+
+def words_of(step: Step, exchanges: Sequence[Exchange], slo: Slo | None) -> str:
+    """A line for the terminal."""
+    readings = [read(exchange) for exchange in exchanges if not exchange.trial.warm_up and exchange.error is None]
+    parts = [f"{step.served:.4g} {'tokens/s of all' if slo is None else 'good answers/s'}"]
+    for name, title, unit in (("ttft", "TTFT", "s"), ("decode", "each", "tokens/s")):
+        values = [reading.values[name] for reading in readings if name in reading.values]
+        if values:
+            parts.append(f"{title} {statistics.median(values):.3g} {unit}")
+    if step.answered is not None and step.answered < 1:
+        parts.append(f"{step.answered:.0%} of arrivals answered in time")
+    if step.failed:
+        parts.append(f"{step.failed:.0%} failed")
+    if step.saturated is not None:
+        parts.append(f"refused: {step.saturated}")
+    return ", ".join(parts)
+
+
+def _sized(asked: LoadAsked) -> tuple[Prompt, ...]:
+    settings = asked.settings
+    return tuple(
+        replace(prompt, max_tokens=settings.max_tokens or prompt.max_tokens, sampling={**prompt.sampling, **settings.sampling})
+        for prompt in asked.prompts
+    )
+
+
+def _head(asked: LoadAsked, target: Target, found: Found) -> dict[str, Any]:
+    prompts = _sized(asked)
+    place = {"url": target.url, "interface": target.interface, "model": target.model, "mode": target.mode}
+    return {
+        "id": secrets.token_hex(8),
+        "settings": asked.settings.to_dict(),
+        "target": place | {"window": found.window, "window_from": found.window_from},
+        "machine": read_machine().to_dict(),
+        "prompts": {
+            "source": asked.source,
+            "sha256": digest(asked.prompts),
+            "items": [{"name": p.name, "kind": p.kind, "max_tokens": p.max_tokens, "characters": characters(p)} for p in prompts],
+        },
+    }

@@ -1,0 +1,160 @@
+"""Loads and sweeps over them: what is sent, what is concluded, what stands in the folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from swiftsure.bench.client.progress import Progress
+from swiftsure.bench.exchange import Arrival, ClientFacts, Exchange, Prompt, Request, Trial
+from swiftsure.bench.figures.settings import Slo
+from swiftsure.bench.loads.session import LoadAsked, answered_share, measure_loads
+from swiftsure.bench.loads.settings import LoadSettings, requests_of
+from swiftsure.bench.protocol.endpoint import Found
+from swiftsure.bench.protocol.store import read_bench
+from swiftsure.bench.target import Target
+from swiftsure.errors import UsageError
+
+PROMPTS = [Prompt(name=name, kind="own", text=f"Tell me of {name}", max_tokens=40) for name in ("one", "two")]
+TARGET = Target(url="http://h/v1", model="m")
+
+
+def test_a_closed_load_opens_with_a_wave_of_staggered_answers_and_sends_cold_prompts() -> None:
+    requests = requests_of(LoadSettings(kind="users", first=4, last=4), PROMPTS, 4.0)
+    assert [request.prompt.max_tokens for request in requests if request.trial.warm_up] == [10, 20, 30, 40]
+    measured = [request for request in requests if not request.trial.warm_up]
+    assert (len(measured), {request.trial.users for request in requests}) == (16, {4})
+    assert len({request.prompt.text for request in measured}) == 16
+    assert len({request.trial for request in requests}) == 20
+
+
+def test_an_open_load_has_its_rate_and_an_opening_that_is_not_counted() -> None:
+    settings = LoadSettings(kind="rate", first=2, last=2, seconds=20, arrivals="constant", warm=True)
+    requests = requests_of(settings, PROMPTS, 2.0)
+    assert [request.at_s for request in requests] == [n / 2 for n in range(50)]
+    assert sum(request.trial.warm_up for request in requests) == 10
+    assert {request.trial.rate_per_s for request in requests} == {2.0}
+    assert {request.prompt.text for request in requests} == {prompt.text for prompt in PROMPTS}
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"kind": "users", "first": 0, "last": 4}, "users must lie in 1..4096 and rise, got 0 to 4"),
+        ({"kind": "rate", "first": 4, "last": 2}, "rate must lie in 0.001..100000 and rise, got 4 to 2"),
+        ({"kind": "rate", "first": 1, "last": 5000, "seconds": 60}, "a load may have 100000 requests"),
+        ({"kind": "users", "first": 1, "last": 4, "factor": 1.0}, "the factor of a sweep must lie in 1.1..100, got 1"),
+    ],
+)
+def test_loads_that_make_no_sense_are_refused(values: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError, match=why.replace(".", r"\.")):
+        LoadSettings(**values)
+
+
+def exchange(trial: Trial, *, sent_s: float, scheduled_s: float, latency_s: float) -> Exchange:
+    arrivals = tuple(Arrival(at_s=latency_s * share, share="answer", characters=40) for share in (0.25, 0.5, 0.75, 1.0))
+    return Exchange(
+        trial=trial,
+        started="2026-12-03T07:00:00.000+00:00",
+        scheduled_s=scheduled_s,
+        sent_s=sent_s,
+        arrivals=arrivals,
+        last_token_s=latency_s,
+        ended_s=latency_s,
+        finish_reason="stop",
+        output_tokens=40,
+        tokens_by="usage",
+    )
+
+
+def waits(of: Callable[[float], float]) -> list[Exchange]:
+    trial = Trial(round=1, row="sweep", users=1, prompt="one", repeat=0, rate_per_s=1.0)
+    return [exchange(trial, sent_s=float(n), scheduled_s=float(n), latency_s=of(float(n))) for n in range(30)]
+
+
+def test_answers_that_come_ever_later_tell_how_much_of_what_arrives_is_answered() -> None:
+    assert answered_share(waits(lambda at_s: 0.5 + at_s)) == pytest.approx(0.5)  # two seconds of work arrive each second
+    assert answered_share(waits(lambda at_s: 0.5)) == 1.0
+    assert answered_share(waits(lambda at_s: 0.5)[:5]) is None
+
+
+class FakeEndpoint:
+    """Serves as many users at a time as it has seats, at 100 tokens/s each; the others wait for one. Stands in for the client too."""
+
+    def __init__(self, seats: int) -> None:
+        self.seats = seats
+
+    def __call__(
+        self,
+        target: Target,
+        requests: Sequence[Request],
+        *,
+        users: int | None,
+        on_exchange: Callable[[Exchange], None],
+        processes: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ClientFacts:
+        free = [0.0] * min(self.seats, users or self.seats)
+        asked = [0.0] * (users or 1)
+        for request in requests:
+            user, seat = asked.index(min(asked)), free.index(min(free))
+            sent = asked[user] if users is not None else request.at_s or 0.0
+            end = max(free[seat], sent) + request.prompt.max_tokens / 100
+            asked[user] = free[seat] = end
+            on_exchange(exchange(request.trial, sent_s=sent, scheduled_s=sent, latency_s=end - sent))
+        facts = {"lag_p50_s": 0.0, "lag_p99_s": 0.0, "lag_max_s": 0.0, "cpu_share": 0.1, "mean_in_flight": 1.0}
+        return ClientFacts(wall_s=max(asked), processes=1, wanted_users=users, **facts)
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def progress(self, name: str, progress: Progress) -> None: ...
+
+    def step_ended(self, name: str, words: str) -> None:
+        self.told.append(f"{name}: {words}")
+
+
+def asked(settings: LoadSettings, slo: Slo | None = None) -> LoadAsked:
+    found = Found(target=TARGET, window=4096, window_from="/models")
+    return LoadAsked(find=lambda: found, interfaces=("chat",), prompts=tuple(PROMPTS), source="own", settings=settings, slo=slo)
+
+
+def test_a_sweep_over_users_finds_the_seats_and_leaves_a_folder_that_is_read_like_a_rounds(tmp_path: Path) -> None:
+    watcher = Watcher()
+    settings = LoadSettings(kind="users", first=1, last=256, per_user=3)
+    sweep = measure_loads(tmp_path / "b", asked(settings), measure=FakeEndpoint(8), watcher=watcher)
+    assert sweep.found
+    assert sweep.knee is not None
+    assert 8 <= sweep.knee < 32
+    assert watcher.told[0].startswith("1 user: 1")
+    assert " tokens/s of all, TTFT 0.1 s" in watcher.told[0]
+    bench = read_bench(tmp_path / "b")
+    assert {exchange.trial.users for exchange in bench.exchanges if exchange.trial.row == "sweep"} == {step.load for step in sweep.steps}
+    assert [cell.users for cell in bench.cells][:4] == [1, 2, 4, 8]
+    assert json.loads((tmp_path / "b" / "bench.json").read_text())["sweep"]["knee"] == sweep.knee
+    with pytest.raises(UsageError, match="holds a measurement already"):
+        measure_loads(tmp_path / "b", asked(settings), measure=FakeEndpoint(8), watcher=watcher)
+
+
+def test_a_sweep_over_rates_stops_where_arrivals_pile_up(tmp_path: Path) -> None:
+    settings = LoadSettings(kind="rate", first=1, last=100, arrivals="constant", seconds=20)
+    sweep = measure_loads(tmp_path, asked(settings), measure=FakeEndpoint(2), watcher=Watcher())  # 2 seats x 2.5 answers/s
+    assert (sweep.stopped, [step.load for step in sweep.steps][:3]) == ("over_saturated", [1.0, 2.0, 4.0])
+    assert "pile up" in sweep.words
+    assert sweep.knee is not None
+    assert 4 <= sweep.knee < 8
+    assert {cell.rate_per_s for cell in read_bench(tmp_path).cells} == {step.load for step in sweep.steps}
+
+
+def test_with_limits_the_knee_is_that_of_good_answers(tmp_path: Path) -> None:
+    settings = LoadSettings(kind="users", first=1, last=256, per_user=3)
+    sweep = measure_loads(tmp_path, asked(settings, Slo.parse("e2e=0.5")), measure=FakeEndpoint(8), watcher=Watcher())
+    assert sweep.knee is not None
+    assert 4 <= sweep.knee <= 16
+    assert sweep.steps[-1].served < 0.5 * max(step.served for step in sweep.steps)
