@@ -34,7 +34,7 @@ struct IntegerVectors {
     __m512i head_plane{}, tail_plane{};  // the bits above the nibbles, shifted to their places for the vector that is next
 
     // Vectors are taken in order, j = 0, 1, 2, 3.
-    inline void next(int j, __m512i& head, __m512i& tail) {
+    SWIFTSURE_INLINE void next(int j, __m512i& head, __m512i& tail) {
         constexpr int extra = bits - 4, vectors = extra == 0 ? 4 : 4 / extra;  // vectors a plane serves
         const __m512i mask = _mm512_set1_epi8(15), bytes = _mm512_loadu_si512(w + 64 * j);
         head = _mm512_and_si512(bytes, mask);
@@ -55,7 +55,7 @@ struct IntegerVectors {
 };
 
 template <int bits, bool apart, int rows>
-inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
+SWIFTSURE_INLINE void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t stride, const i32x16* start, i32x16* sum) {
     constexpr int sums = apart ? 2 * rows : rows, last = sums - rows;  // the sums of columns 16..31 begin at `last`
     __m512i high[sums], low[sums];
     SWIFTSURE_UNROLL
@@ -87,7 +87,8 @@ inline void dot_integers(const uint8_t* w, const uint8_t* payload, int64_t strid
 
 // Flipping the sign bit adds 128 to a weight and makes it unsigned; starting from -128 * sum(q) takes it off again.
 template <int rows>
-inline void dot_int8(const uint8_t* w, const uint8_t* payload, int64_t stride, const int32_t* q_sum, int64_t q_sum_stride, i32x16* sum) {
+SWIFTSURE_INLINE void dot_int8(const uint8_t* w, const uint8_t* payload, int64_t stride, const int32_t* q_sum, int64_t q_sum_stride,
+                               i32x16* sum) {
     const __m512i flip = _mm512_set1_epi8(-128);
     __m512i high[rows], low[rows];
     SWIFTSURE_UNROLL

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "packed_matrix.h"
+#include "simd/unroll.h"
 #include "simd/vec16.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
@@ -20,7 +21,7 @@ inline f32x16 load_scale(const uint8_t* common, const uint8_t* factors) {
 
 // Of group `group` of a strip.
 template <TensorType type>
-inline GroupScales load_group_scales(const uint8_t* strip, int64_t group) {
+SWIFTSURE_INLINE GroupScales load_group_scales(const uint8_t* strip, int64_t group) {
     const uint8_t* own = strip + group_offset(type, group) + integer_bytes(type);
     if constexpr (group_format(type).super_block) {
         const uint8_t* common = strip + common_offset(type, group);

@@ -234,7 +234,14 @@ void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_
 
 #elif defined(__AVX512VNNI__)
 
-constexpr int64_t kMinPairRows = 3;  // fewer wait for the weights, and one stream of them comes sooner than two
+// Types whose integers are nibbles or bytes: planes of further bits and factors of super-blocks would need registers that two strips leave
+// none of.
+constexpr bool goes_in_pairs(TensorType type) {
+    return !group_format(type).super_block && (group_format(type).bits == 4 || group_format(type).bits == 8);
+}
+
+// Two strips and the next two must fit the second-level cache. Wider matrices go strip by strip.
+constexpr int64_t kMaxAheadBytes = 512 * 1024;
 
 template <TensorType type, int rows>
 void multiply_pair(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, WeightsAhead& ahead, const Output& out) {
@@ -253,8 +260,10 @@ void multiply_both(const PackedMatrix& w, const Activations& x, int64_t strip, c
             multiply_pair<type, 4>(w, x, strip, row, ahead, out);
         else if (rows == 3)
             multiply_pair<type, 3>(w, x, strip, row, ahead, out);
-        else
+        else if (rows == 2)
             multiply_pair<type, 2>(w, x, strip, row, ahead, out);
+        else
+            multiply_pair<type, 1>(w, x, strip, row, ahead, out);
         row += rows;
     }
 }
@@ -262,8 +271,8 @@ void multiply_both(const PackedMatrix& w, const Activations& x, int64_t strip, c
 template <TensorType type>
 void multiply_strips(const PackedMatrix& w, const Activations& x, int64_t strip_begin, int64_t strip_end, const Output& out) {
     int64_t strip = strip_begin;
-    if constexpr (!has_half_scales(type))
-        if (x.rows >= kMinPairRows)
+    if constexpr (goes_in_pairs(type))
+        if (2 * w.strip_bytes <= kMaxAheadBytes)
             for (; strip + 2 <= strip_end; strip += 2) multiply_both<type>(w, x, strip, out);
     for (; strip < strip_end; ++strip) multiply_strip<type>(w, x, strip, 0, out);
 }

@@ -17,9 +17,9 @@ namespace swiftsure::SWIFTSURE_ISA {
 constexpr int kNear = 2;          // ask for weights into the second-level cache: two strips and those after them would fill the first
 constexpr int64_t kPairRows = 4;  // 16 sums of digits and 8 of floats, of 32 registers
 
-// sum[s][r] += the integers of a group of strip s times row r; `bits` of an integer.
+// sum[s][r] += the integers of a group of strip s times row r; `bits` of an integer, 4 or 8.
 template <int bits, int rows>
-inline void dot_strip_pair(const uint8_t* const (&w)[2], const uint8_t* payload, int64_t stride, i32x16 (&sum)[2][rows]) {
+SWIFTSURE_INLINE void dot_strip_pair(const uint8_t* const (&w)[2], const uint8_t* payload, int64_t stride, i32x16 (&sum)[2][rows]) {
     __m512i high[2][rows], low[2][rows];
     SWIFTSURE_UNROLL
     for (int s = 0; s < 2; ++s) SWIFTSURE_UNROLL

@@ -110,8 +110,6 @@ struct TileBlock {
 
 // Rows one by one through a template, not through a loop: GCC keeps an array in registers only when every index is a constant before it
 // unrolls anything, and accumulators in memory double the time.
-#define SWIFTSURE_INLINE inline __attribute__((always_inline))
-
 template <int rows, int r = 0>
 SWIFTSURE_INLINE void clear_rows(f32x16 (&acc)[rows]) {
     acc[r] = splat(0.0f);

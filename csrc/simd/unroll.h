@@ -7,3 +7,6 @@
 #else
 #define SWIFTSURE_UNROLL
 #endif
+
+// For what takes or gives such arrays: a compiler that has inlined much already calls it instead, and then they are memory.
+#define SWIFTSURE_INLINE inline __attribute__((always_inline))
