@@ -31,9 +31,10 @@ _SETTLE_PASSES = 25  # of standard requests alone, before the first priority req
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodOptions:
     """slacks: values of ``priority_slack`` to be measured. requests: of the priority tier in each run. standing: standard requests that
-    run or wait at any time."""
+    run or wait at any time, of which ``running`` may share passes."""
 
     slacks: tuple[float, ...] = (0.1, 0.3, 0.5)
+    running: int = 16
     requests: int = 16
     tokens: int = 128
     prompt_tokens: int = 64
@@ -124,7 +125,7 @@ def measure_floods(llm: LLM, options: FloodOptions, *, advance: Callable[[str], 
         _Run(llm, replace(options, requests=2), options.standing).run()
         for _ in range(options.rounds):
             for slack in options.slacks:
-                llm.reschedule(replace(before, priority_slack=slack))
+                llm.reschedule(replace(before, priority_slack=slack, max_running=options.running))
                 advance("priority alone")
                 alone = _Run(llm, options, 0).run()
                 advance(f"priority in a flood, slack {slack:g}")
