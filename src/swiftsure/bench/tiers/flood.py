@@ -125,7 +125,7 @@ def measure_floods(llm: LLM, options: FloodOptions, *, advance: Callable[[str], 
         _Run(llm, replace(options, requests=2), options.standing).run()
         for _ in range(options.rounds):
             for slack in options.slacks:
-                llm.reschedule(replace(before, priority_slack=slack, max_running=options.running))
+                llm.reschedule(replace(before, priority_slack=slack, max_running=_seats(llm, options)))
                 advance("priority alone")
                 alone = _Run(llm, options, 0).run()
                 advance(f"priority in a flood, slack {slack:g}")
@@ -134,6 +134,13 @@ def measure_floods(llm: LLM, options: FloodOptions, *, advance: Callable[[str], 
         llm.cancel()
         llm.reschedule(before)
     return tuple(_result(slack, pairs) for slack, pairs in rounds.items())
+
+
+def _seats(llm: LLM, options: FloodOptions) -> int:
+    """Standard requests that may share passes: as many as the key-value memory holds beside a priority one, so that none is preempted."""
+    size = llm.memory.kv_block_size
+    priority, standard = (-(-(options.prompt_tokens + tokens) // size) + 1 for tokens in (options.tokens, max(_STANDARD_TOKENS)))
+    return max(1, min(options.running, (llm.memory.kv_blocks - priority) // standard))
 
 
 def _result(slack: float, pairs: Sequence[tuple[_Run, _Run]]) -> FloodResult:
