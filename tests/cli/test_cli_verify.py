@@ -131,6 +131,17 @@ def test_every_other_verdict_is_reached_by_a_real_run(bench: Bench, text: str, c
     assert result.out.startswith(f"{promised}: ")
 
 
+def test_what_commands_print_is_kept_beside_the_report_and_renewed_by_the_next_run(bench: Bench) -> None:
+    mine = bench.folder / "run" / "logs" / "candidate" / "notes"
+    mine.mkdir(parents=True)
+    for _ in range(2):
+        bench.verify(bench.contract(EXACT), "same")
+        folders = [Path(bench.record()[side]["pins"]["logs"]) for side in ("baseline", "candidate")]
+        assert [len(list(folder.glob("*/stdout.txt"))) for folder in folders] == [6, 3]  # exact asks the baseline twice
+    assert (folders[1] / "00001-0.json" / "stdout.txt").read_text().startswith("ACTIVE mode=quick\nPHASE name=forward")
+    assert mine.is_dir()
+
+
 def test_a_large_input_alone_beyond_its_tolerance_is_named_as_the_worst_case(bench: Bench) -> None:
     result = bench.verify(bench.contract(FAST), "far")
     assert "y absolute 1 against a limit of 0.001 at 2.json (over 100 to 1,000 bytes)" in result.out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -97,6 +97,7 @@ def verify(
     from swiftsure.engine.load_options import LoadOptions
     from swiftsure.records.run_record import check_writable, write_json
     from swiftsure.verify.contracts.contract import read_contract
+    from swiftsure.verify.logs import log_folders
     from swiftsure.verify.proving.screen import Screen as Bar
     from swiftsure.verify.results_file import read_results
     from swiftsure.verify.subjects.parse import SubjectOptions
@@ -120,7 +121,7 @@ def verify(
         if path is not None:
             check_writable(path)
     chosen = VerifyOptions(repeats=repeats, folder=report, arguments=tuple(sys.argv[1:]), task_items=read_results(results, owed))
-    subjects = _subjects(owed, baseline, candidate, common)
+    subjects = _subjects(owed, baseline, candidate, common, log_folders(report))
     note(f"contract {owed.digest} kind={owed.kind}")
     with Bar() if sys.stderr.isatty() else nullcontext() as screen:
         found = run_verify(owed, *subjects, cases, chosen, _advance(screen))
@@ -157,8 +158,8 @@ def _cases(
     return found
 
 
-def _subjects(contract: Contract, baseline: str, candidate: str, common: object) -> tuple[Subject, Subject]:
-    """The activation probe belongs to the candidate alone."""
+def _subjects(contract: Contract, baseline: str, candidate: str, common: object, logs: Sequence[Path]) -> tuple[Subject, Subject]:
+    """The activation probe belongs to the candidate alone. ``logs``: a folder for each side's commands."""
     from dataclasses import replace
 
     from swiftsure.verify.subjects.activation import LogProbe
@@ -169,10 +170,11 @@ def _subjects(contract: Contract, baseline: str, candidate: str, common: object)
     probe = contract.activation
     looked = replace(
         common,
+        folder=logs[1],
         log_probe=LogProbe(active=probe.log, not_active=probe.not_active_log),
         endpoint_probe=EndpointProbe(url=probe.url, metric=probe.metric, at_least=probe.at_least) if probe.url else EndpointProbe(),
     )
-    return subject_from_spec(baseline, common), subject_from_spec(candidate, looked)
+    return subject_from_spec(baseline, replace(common, folder=logs[0])), subject_from_spec(candidate, looked)
 
 
 def print_verification(found: Verification) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from swiftsure.verify.contracts.contract import Contract
 from swiftsure.verify.judging.tasks import Item
 from swiftsure.verify.subjects.base import Subject
+from swiftsure.verify.subjects.endpoint import UrlSubject
 from swiftsure.verify.subjects.mode import ModeSubject
-from swiftsure.verify.tasks.catalogue import tasks_named
+from swiftsure.verify.tasks.catalogue import TASKS, tasks_named
+from swiftsure.verify.tasks.endpoint import EndpointScorer
 from swiftsure.verify.tasks.pairing import pair_results
 from swiftsure.verify.tasks.run import answer_pairs
-from swiftsure.verify.tasks.scoring import WorkerScorer
+from swiftsure.verify.tasks.scoring import Scorer, WorkerScorer
 
 BUDGET_S = 600.0
 """No item of a task begins after so many seconds; what was answered by then is compared."""
@@ -26,28 +27,32 @@ def check_suites(contract: Contract) -> None:
 def measure_suites(
     contract: Contract, subjects: Mapping[str, Subject], advance: Callable[[int, int], None]
 ) -> tuple[dict[str, list[Item]], list[str]]:
-    """Items by task, ``least_items`` of each, and remarks on what was left out. Subjects that are no modes answer no suite.
+    """Items by task, as many of each as its rules ask, and remarks on what was left out. Endpoints answer tasks of texts, programs none.
 
     ``subjects``: baseline and candidate, started. Raises WorkerError when a worker breaks.
     """
     found: dict[str, list[Item]] = {}
     remarks: list[str] = []
-    scorers = {side: WorkerScorer(client) for side, subject in subjects.items() if (client := _client(subject)) is not None}
+    scorers = {side: scorer for side, subject in subjects.items() if (scorer := _scorer(subject)) is not None}
     for rules in contract.tasks:
         if rules.suite is None:
             continue
         if len(scorers) < len(subjects):
-            remarks.append(f"Task {rules.name}: the suite is answered by modes and model files alone.")
+            remarks.append(f"Task {rules.name}: the suite is answered by modes, model files and endpoints alone.")
             continue
         [task] = tasks_named([rules.suite])
+        if task.method == "likelihood" and not all(scorer.can_weigh for scorer in scorers.values()):
+            texts = ", ".join(known.name for known in TASKS if known.method == "text")
+            remarks.append(f"Task {rules.name}: {task.name} needs likelihoods, and endpoints give texts; they answer {texts}.")
+            continue
         done = 0
 
-        def progress(items: int, total: int = rules.least_items) -> None:
+        def progress(items: int, total: int = rules.asked) -> None:
             nonlocal done
             done += items
             advance(min(done, total), total)
 
-        answers = answer_pairs(scorers, task, limit=rules.least_items, budget_s=BUDGET_S, progress=progress)
+        answers = answer_pairs(scorers, task, limit=rules.asked, budget_s=BUDGET_S, progress=progress)
         pairing = pair_results(answers["baseline"], answers["candidate"])
         remarks += [f"Task {rules.name}: {remark}." for remark in pairing.remarks()]
         found[rules.name] = [
@@ -57,5 +62,7 @@ def measure_suites(
     return found, remarks
 
 
-def _client(subject: Subject) -> Any:
-    return subject.client if isinstance(subject, ModeSubject) else None
+def _scorer(subject: Subject) -> Scorer | None:
+    if isinstance(subject, UrlSubject):
+        return EndpointScorer(subject)
+    return WorkerScorer(subject.client) if isinstance(subject, ModeSubject) and subject.client is not None else None

@@ -49,7 +49,7 @@ def measure_tasks(base: ModeRun, run: ModeRun, contract: Contract, advance: Call
         for rules in contract.tasks:
             scorers = {mode.name: WorkerScorer(mode.worker()) for mode in (base, run)}
             [task] = tasks_named([rules.suite or rules.name])
-            answers = answer_pairs(scorers, task, limit=rules.least_items, budget_s=TASK_BUDGET_S, progress=advance)
+            answers = answer_pairs(scorers, task, limit=rules.asked, budget_s=TASK_BUDGET_S, progress=advance)
             found.append(task_entry(contract, rules, answers[base.name], answers[run.name]))
     except WorkerError as error:
         run.break_off(error)

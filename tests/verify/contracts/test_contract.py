@@ -67,6 +67,10 @@ def test_a_template_of_a_kind_that_there_is_not_is_refused() -> None:
         ("kind = 'fast'\n[[task]]\nname = 'a'\nmargin = 0", "task[0].margin must be a number above 0, got 0"),
         ("kind = 'fast'\n[[task]]\nname = 'a'\n[[task]]\nname = 'a'", "names of their own, got a, a"),
         ("kind = 'fast'\n[[task]]\nname = 'a'\noutput = 'o'\nsuite = 's'", "from an output or from a suite, not from both"),
+        (
+            "kind = 'fast'\n[[task]]\nname = 'a'\nsuite = 'words'\nitems = 9",
+            "task[0].items must be at least least_items, 100, got 9",
+        ),
         ("kind = 'fast'\n[pins.baseline]\nweights_sha256 = 'abc'", "pins.baseline.weights_sha256 must be 64 hexadecimal digits, got 'abc'"),
         ("kind = 'fast'\n[activation]\nlog = '('", "activation.log must be a regular expression"),
         ("kind = 'fast'\n[activation]\nurl = 'http://a'", "activation.url and activation.metric belong together"),

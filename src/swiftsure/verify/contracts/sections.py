@@ -47,7 +47,8 @@ class TaskRules:
     """One task metric, higher is better, on the same items. ``margin``: how much worse is still acceptable, in the score's units.
 
     Scores come from an ``output`` of every case (one number), from a built-in ``suite``, or from ``results`` files given when verifying.
-    ``worst_size_margin``: the same for every range of input sizes alone.
+    ``worst_size_margin``: the same for every range of input sizes alone. ``items``: so many of a suite are asked, ``least_items`` where
+    it is None; with fewer answers than ``least_items`` nothing but a loss is concluded.
     """
 
     name: str
@@ -56,6 +57,12 @@ class TaskRules:
     suite: str | None = None
     worst_size_margin: float | None = None
     least_items: int = 100
+    items: int | None = None
+
+    @property
+    def asked(self) -> int:
+        """Items of the suite that each side answers."""
+        return self.items if self.items is not None else self.least_items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +216,10 @@ def _task(table: Table) -> TaskRules:
             suite=table.text("suite"),
             worst_size_margin=table.number("worst_size_margin", above=0.0),
             least_items=table.whole("least_items", 100) or 100,
+            items=table.whole("items"),
         )
+        if task.items is not None and task.items < task.least_items:
+            raise UsageError(f"{table.place('items')} must be at least least_items, {task.least_items}, got {task.items}")
         if task.output is not None and task.suite is not None:
             raise UsageError(f"{table.place('suite')}: a task takes its scores from an output or from a suite, not from both")
         return task

@@ -13,13 +13,9 @@ from swiftsure.verify.judging.verdict import Finding
 from swiftsure.verify.subjects.base import Activation
 
 
-def judge_owner(contract: Contract) -> Iterator[Finding]:
+def judge_contract(contract: Contract, today: datetime.date) -> Iterator[Finding]:
     if contract.owner is None:
         yield Finding(verdict="HOLD", about="contract", words="nobody owns it: the contract names no owner")
-
-
-def judge_contract(contract: Contract, today: datetime.date) -> Iterator[Finding]:
-    yield from judge_owner(contract)
     if contract.recheck is not None and contract.recheck <= today:
         words = f"its recheck date, {contract.recheck.isoformat()}, has come: verify again and set another"
         yield Finding(verdict="HOLD", about="contract", words=words)

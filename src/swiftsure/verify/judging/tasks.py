@@ -40,6 +40,7 @@ class TaskResult:
             "margin": self.rules.margin,
             "worst_size_margin": self.rules.worst_size_margin,
             "least_items": self.rules.least_items,
+            "asked": self.rules.asked if self.rules.suite is not None else None,
             "whole": self.whole.to_dict(),
             "by_group": {name: found.to_dict() for name, found in self.by_group.items()},
         }

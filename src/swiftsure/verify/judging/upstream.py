@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator, Mapping
 
 from swiftsure.verify.contracts.contract import LOGITS, Contract
-from swiftsure.verify.judging.conditions import judge_owner
+from swiftsure.verify.judging.conditions import judge_contract
 from swiftsure.verify.judging.verdict import Finding
 
 
-def judge_agreement(figures: Mapping[str, float], contract: Contract, rows: int) -> Iterator[Finding]:
+def judge_agreement(figures: Mapping[str, float], contract: Contract, rows: int, today: datetime.date) -> Iterator[Finding]:
     """``figures``: over ``rows`` rows of logits, by the names that the contract limits for its output ``logits``."""
     limits = contract.limits
-    yield from judge_owner(contract)
+    yield from judge_contract(contract, today)
     if not limits.to_dict():
         words = f"no tolerance is set: {contract.kind}.outputs.{LOGITS} of the contract is empty"
         yield Finding(verdict="HOLD", about="tolerance", words=words)

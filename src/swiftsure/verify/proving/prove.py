@@ -135,7 +135,7 @@ def _prove(
         advance = screen.counter(f"contract of {run.name}: comparing distributions", len(contract.texts))
         measure_contract(runs[BASE], run, contract, folder, advance)
         if options.tasks and contract.tasks and run.contract.get("kept"):
-            advance = screen.counter(f"tasks of {run.name}: answering items", sum(rules.least_items for rules in contract.tasks))
+            advance = screen.counter(f"tasks of {run.name}: answering items", sum(rules.asked for rules in contract.tasks))
             measure_tasks(runs[BASE], run, contract, advance)
     truths = runs[BASE].truths
     rounds = options.rounds or MOST_ROUNDS

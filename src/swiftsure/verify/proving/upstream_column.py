@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,7 @@ def compare_upstream(
     screen.show("upstream: transformers on the same weights", 0, None)
     result = measure_upstream(Path(info["path"]), short[:most], new_tokens, threads, isa=options.load.isa)
     screen.line(result.line())
-    verdict = decide(judge_agreement(result.agreement.figures(), contract, result.agreement.rows))
+    today = datetime.datetime.now(datetime.UTC).date()
+    verdict = decide(judge_agreement(result.agreement.figures(), contract, result.agreement.rows, today))
     owed = {"name": contract.name, "digest": contract.digest, "limits": contract.limits.to_dict()}
     return {"status": "MEASURED", **result.to_dict(), "contract": owed, "verdict": verdict.to_dict()}

@@ -114,6 +114,7 @@ class CommandSubject:
             "environment": dict(self._options.environment),
             "time_limit_s": self._options.time_limit_s,
             "memory_limit": limit,
+            "logs": str(self._options.folder) if self._options.folder is not None else None,
         }
 
     def close(self) -> None:

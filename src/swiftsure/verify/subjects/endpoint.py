@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,6 +179,28 @@ class UrlSubject:
         except (httpx.HTTPError, httpx.StreamError) as error:
             return Trial(case=case, status="failed", reason=f"{type(error).__name__}: {error}")
 
+    def continue_text(self, prompt: str, *, max_tokens: int, stop: Sequence[str]) -> tuple[str, int | None]:
+        """What greedily follows a plain text (``/completions``, no chat template), and how many tokens were read where the endpoint says.
+
+        Raises AnswerError with the endpoint's words where it declines or does not answer.
+        """
+        body = {"model": self._model, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0.0, "stop": list(stop) or None}
+        try:
+            response = self._client.post(f"{self._url}/completions", json=body)
+        except httpx.HTTPError as error:
+            raise AnswerError(f"{type(error).__name__}: {error}") from None
+        if response.status_code != 200:
+            raise AnswerError(f"status {response.status_code}: {_words(response.text)}")
+        answer = _parsed(response.text)
+        try:
+            text = answer["choices"][0]["text"]
+            size = (answer.get("usage") or {}).get("prompt_tokens")
+        except (AttributeError, KeyError, IndexError, TypeError):
+            raise AnswerError(f"not a completion: {response.text[:200]!r}") from None
+        if not isinstance(text, str):
+            raise AnswerError(f"not a completion: {response.text[:200]!r}")
+        return text, size if isinstance(size, int) else None
+
     def pins(self) -> Mapping[str, Any]:
         return {"kind": KIND, "url": self._url, "model": self._model, "time_limit_s": self._options.time_limit_s, **self._seen}
 
@@ -262,12 +284,17 @@ class UrlSubject:
     @staticmethod
     def _turned_away(case: Case, response: httpx.Response) -> Trial:
         text = b"".join(piece for piece, _ in zip(response.iter_raw(4096), range(16), strict=False)).decode(errors="replace")
-        try:
-            words = error_words(json.loads(text))
-        except (ValueError, RecursionError):
-            words = text.strip()[:500] or "no words"
+        words = _words(text)
         refused = 400 <= response.status_code < 500 or response.status_code == 503
         return Trial(case=case, status="refused" if refused else "failed", reason=f"status {response.status_code}: {words}")
+
+
+def _words(text: str) -> str:
+    """What an answer other than 200 says."""
+    try:
+        return error_words(json.loads(text))
+    except (ValueError, RecursionError):
+        return text.strip()[:500] or "no words"
 
 
 def _parsed(text: str) -> Any:

@@ -54,6 +54,9 @@ def pair_results(baseline: Sequence[ItemResult], candidate: Sequence[ItemResult]
     """Pairs by task and id, in the baseline's order. Raises UsageError where an id comes twice, or nothing pairs."""
     left, right = _by_key("baseline", baseline), _by_key("candidate", candidate)
     answered = [key for key, result in left.items() if key in right and result.reason is None]
+    if left and all(result.reason is not None for result in left.values()):
+        first = next(iter(left.values()))
+        raise UsageError(f"the baseline answered none of {len(left)} items; the first, {first.id}: {first.reason}")
     if not answered:
         raise UsageError(
             f"baseline and candidate must answer the same items, but none of {len(left)} and {len(right)} ids pair; "
