@@ -7,6 +7,8 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from swiftsure.records.machine import MachineFacts
+
 
 def render_page(package: str, template: str, values: Mapping[str, Any], filters: Mapping[str, Any]) -> str:
     """Renders ``package``'s template, which extends ``page.html.j2`` of this package. Everything is escaped but what is ``Markup``."""
@@ -19,3 +21,13 @@ def render_page(package: str, template: str, values: Mapping[str, Any], filters:
     )
     environment.filters.update(filters)
     return environment.get_template(template).render(values)
+
+
+def machine_rows(machine: MachineFacts) -> list[tuple[str, str]]:
+    """What a page says of the machine that it was measured on, name and value."""
+    load = machine.load_average
+    return [
+        ("processor", str(machine.cpu_model)),
+        ("system", f"{machine.system}, Python {machine.python}"),
+        ("load before the run", "unknown" if load is None else " ".join(f"{x:.2f}" for x in load)),
+    ]

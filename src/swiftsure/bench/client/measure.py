@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Protocol
 
 from swiftsure import machine
 from swiftsure.bench.client.facts import facts_of
@@ -25,6 +26,21 @@ USERS_A_PROCESS = 200  # a process holds so many streams of 100 tokens/s on one 
 _TICK_S = 0.1
 _PROGRESS_S = 0.25
 _LAST_WORDS_S = 3.0  # how long a stopped load may take to say how it fared
+
+
+class Measure(Protocol):
+    """What a protocol needs of :func:`measure`, which a test's stand-in gives as well."""
+
+    def __call__(
+        self,
+        target: Target,
+        requests: Sequence[Request],
+        *,
+        users: int | None,
+        on_exchange: Callable[[Exchange], None],
+        processes: int | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> ClientFacts: ...
 
 
 def measure(

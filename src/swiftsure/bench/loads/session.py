@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from swiftsure.bench.client.knee import Step, Sweep, find_knee
+from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.client.progress import Progress
-from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt, Request
+from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt
 from swiftsure.bench.figures.load import measure_load
 from swiftsure.bench.figures.reading import read
 from swiftsure.bench.figures.settings import Slo
@@ -25,21 +26,6 @@ from swiftsure.errors import UsageError
 from swiftsure.records.machine import read_machine
 
 _FEWEST_FOR_TREND = 9
-
-
-class MeasureLoad(Protocol):
-    """``swiftsure.bench.client.measure``, or a test's."""
-
-    def __call__(
-        self,
-        target: Target,
-        requests: Sequence[Request],
-        *,
-        users: int | None,
-        on_exchange: Callable[[Exchange], None],
-        processes: int | None = None,
-        on_progress: Callable[[Progress], None] | None = None,
-    ) -> ClientFacts: ...
 
 
 class LoadWatcher(Protocol):
@@ -63,7 +49,7 @@ class LoadAsked:
     processes: int | None = None
 
 
-def measure_loads(folder: Path, asked: LoadAsked, *, measure: MeasureLoad, watcher: LoadWatcher, say: Say = lambda words: None) -> Sweep:
+def measure_loads(folder: Path, asked: LoadAsked, *, measure: Measure, watcher: LoadWatcher, say: Say = lambda words: None) -> Sweep:
     """Measures the load, or loads up to the knee. Every exchange is in the folder as soon as it has ended, the sweep's end in bench.json.
 
     Raises UsageError where the folder holds a bench already, EndpointError where the first request is not answered.
@@ -95,7 +81,7 @@ def measure_loads(folder: Path, asked: LoadAsked, *, measure: MeasureLoad, watch
 class _Steps:
     """Measures one load after the other into the folder."""
 
-    def __init__(self, store: BenchFolder, asked: LoadAsked, target: Target, measure: MeasureLoad, watcher: LoadWatcher) -> None:
+    def __init__(self, store: BenchFolder, asked: LoadAsked, target: Target, measure: Measure, watcher: LoadWatcher) -> None:
         fitting = as_text if target.interface == "completions" else as_messages
         self._store, self._asked, self._target = store, asked, target
         self._measure, self._watcher = measure, watcher

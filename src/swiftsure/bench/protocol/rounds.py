@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange, Prompt, Request
 from swiftsure.bench.prompts.change import as_messages, as_text, characters, cold, digest, nonce
 from swiftsure.bench.prompts.context import Context, context_for, long_text
 from swiftsure.bench.protocol.endpoint import Found
 from swiftsure.bench.protocol.plan import START, Cell, Material, left_of, plan_round, requests_of
 from swiftsure.bench.protocol.settings import RoundSettings, differences
-from swiftsure.bench.protocol.start import Measure, Start, ask_once
+from swiftsure.bench.protocol.start import Start, ask_once
 from swiftsure.bench.protocol.state import CellState, RoundState
 from swiftsure.bench.protocol.store import BenchFolder
 from swiftsure.bench.target import Target

@@ -8,10 +8,11 @@ from datetime import UTC, datetime, time
 from pathlib import Path
 from time import sleep
 
+from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange
 from swiftsure.bench.protocol.endpoint import Found
 from swiftsure.bench.protocol.rounds import Asked, RoundRunner, Watcher, check_same, head_of, sized
-from swiftsure.bench.protocol.start import Measure, start
+from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.state import RoundState
 from swiftsure.bench.protocol.store import BenchFolder, Say
 from swiftsure.bench.protocol.times import next_moment, wait_until

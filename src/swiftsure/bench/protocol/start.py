@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt, Request, Trial
+from swiftsure.bench.client.measure import Measure
+from swiftsure.bench.exchange import Exchange, Prompt, Request, Trial
 from swiftsure.bench.prompts.change import as_messages, as_text, characters, cold, nonce
 from swiftsure.bench.prompts.context import CHARACTERS_PER_TOKEN, long_text
 from swiftsure.bench.protocol.plan import OPENING_TOKENS, START
@@ -17,20 +17,6 @@ _TEXT_CHARACTERS = 3000
 _LONGEST_TOKEN = 8.0  # characters; a count beyond it is not of this text (a cache's, an image's)
 _OTHER_INTERFACE = (404, 405, 501)
 _NO_TEMPLATE = ("chat template", "chat_template")
-
-
-class Measure(Protocol):
-    """``swiftsure.bench.client.measure``, or a test's."""
-
-    def __call__(
-        self,
-        target: Target,
-        requests: Sequence[Request],
-        *,
-        users: int | None,
-        on_exchange: Callable[[Exchange], None],
-        processes: int | None = None,
-    ) -> ClientFacts: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

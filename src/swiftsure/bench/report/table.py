@@ -54,8 +54,8 @@ def comparison_table(comparison: Comparison) -> str:
 
 
 def _columns(cells: Sequence[str]) -> str:
-    widths = (17, 12, 12, 20)
-    return "".join(f"{cell[:width]:<{width}}" for cell, width in zip(cells, widths, strict=False)) + cells[-1][: WIDTH - sum(widths)]
+    widths = (17, 10, 10, 24)
+    return "".join(f"{cell[: width - 1]:<{width}}" for cell, width in zip(cells, widths, strict=False)) + cells[-1][: WIDTH - sum(widths)]
 
 
 def _groups(groups: Sequence[Group]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from swiftsure.bench.tiers.boarding import BOARDINGS, Boarding
 from swiftsure.bench.tiers.figures import Figures
 from swiftsure.bench.tiers.measure import TierResult
 from swiftsure.records.charts import Line, line_chart
-from swiftsure.records.page import render_page
+from swiftsure.records.page import machine_rows, render_page
 
 CURVE_HEAD = ("rows a pass", "tokens/s a user", "tokens/s in all", "first token ms", "gap p99 ms", "per million")
 BOARDING_HEAD = ("seats", "boarding", "seat ms", "p99", "first ms", "p99", "a user", "in all", "gap p99")
@@ -137,9 +137,7 @@ def render_tiers(result: TierResult) -> str:
             ("sha256", facts["weights_sha256"]),
             ("numerics", facts["numerics"]),
             ("instruction set, threads", f"{facts['isa']}, {facts['threads']}"),
-            ("processor", machine.cpu_model),
-            ("system", f"{machine.system}, Python {machine.python}"),
-            ("load before the run", "unknown" if machine.load_average is None else " ".join(f"{x:.2f}" for x in machine.load_average)),
+            *machine_rows(machine),
         ],
     }
     return render_page("swiftsure.bench", "tiers.html.j2", values, {})

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from swiftsure.records.charts import Bar, bar_chart
-from swiftsure.records.page import render_page
+from swiftsure.records.page import machine_rows, render_page
 from swiftsure.verify.profiling.profile import ARITHMETIC, MEMORY, CaseProfile, ProfileResult, Row
 from swiftsure.verify.proving import words
 
@@ -111,9 +111,7 @@ def render_profile(result: ProfileResult) -> str:
             ("sha256", facts["weights_sha256"]),
             ("numerics", facts["numerics"]),
             ("instruction set, threads", f"{facts['isa']}, {facts['threads']}"),
-            ("processor", machine.cpu_model),
-            ("system", f"{machine.system}, Python {machine.python}"),
-            ("load before the run", "unknown" if machine.load_average is None else " ".join(f"{x:.2f}" for x in machine.load_average)),
+            *machine_rows(machine),
         ],
     }
     return render_page("swiftsure.verify", "profile.html.j2", values, {})
