@@ -39,7 +39,7 @@ class Contender:
 
 
 def swiftsure(mode: str, *options: str, context: int | None = None) -> Contender:
-    """``context``: also the positions whose keys and values it holds, of all requests and cached prefixes together; None: the model's own.
+    """``context``: four times as many positions are held, of all requests and cached prefixes together; None: the model's own.
     With ``CONTEXT`` alone a few requests would fill it and the other places would stay empty."""
 
     def command(model: Path, _folder: Path, port: int) -> list[str]:

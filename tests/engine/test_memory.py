@@ -51,6 +51,18 @@ def test_context_is_fitted_to_the_memory_at_hand():
     assert (chosen.context, chosen.limited_by) == (640, "system")
 
 
+def test_a_cache_for_several_contexts_takes_what_fits_and_at_least_one():
+    whole, some = plan(context=100, kv_contexts=4), plan(context=100, kv_contexts=4, kv_memory=300 * PER_TOKEN)
+    assert (whole.context, whole.kv_blocks, whole.kv_bytes) == (100, 16, 512 * PER_TOKEN)
+    assert whole.reason == "context 100 as asked; key-value cache 0.1 MB for 512 tokens of all requests"
+    assert (some.context, some.kv_blocks) == (100, 9)
+    assert plan(kv_contexts=4, kv_memory=1000 * PER_TOKEN).kv_blocks == plan(kv_memory=1000 * PER_TOKEN).kv_blocks == 31
+    close = plan(available_bytes=1_000_000 + (128 << 20) + 700 * PER_TOKEN, context=100, kv_contexts=9, kv_memory=10_000 * PER_TOKEN)
+    assert close.kv_blocks == 21, "a limit beyond what is available is no room"
+    with pytest.raises(UsageError, match="kv_contexts must be an integer of at least 1, got 0"):
+        plan(kv_contexts=0)
+
+
 def test_context_that_was_asked_for_is_kept_to():
     assert (plan(context=100).context, plan(context=100).kv_blocks, plan(context=100).limited_by) == (100, 4, "request")
 

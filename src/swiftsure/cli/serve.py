@@ -94,6 +94,15 @@ MaxRunning = Annotated[
     int,
     option("--max-running", metavar="N", section=_LIMITS, help="Most requests of the standard tier in a pass; others wait. Default: 16."),
 ]
+KvContexts = Annotated[
+    int,
+    option(
+        "--kv-contexts",
+        metavar="N",
+        section=options.MACHINE,
+        help="Keep keys and values of N times --context, for all requests and cached prefixes, as far as memory goes. Default: 4.",
+    ),
+]
 PrefillChunk = Annotated[
     float,
     option(
@@ -196,6 +205,7 @@ def serve(
     threads: options.ThreadsOption = None,
     context: options.ContextOption = None,
     kv_memory: options.KvMemoryOption = None,
+    kv_contexts: KvContexts = 4,
     isa: options.IsaOption = None,
     no_cache: options.NoCacheOption = False,
     log_json: LogJson = False,
@@ -219,6 +229,7 @@ def serve(
         threads=threads,
         context=context,
         kv_memory=kv_memory,
+        kv_contexts=kv_contexts,
         isa=isa,
         without=options.split_names(without),
         draft=draft,

@@ -65,6 +65,7 @@ def check(
     threads: int | str | None = AUTO,
     context: int | None = None,
     kv_memory: int | str | None = None,
+    kv_contexts: int = 1,
     isa: str | None = None,
     without: Iterable[str] = (),
     draft: str | Path | None = None,
@@ -78,7 +79,15 @@ def check(
     from swiftsure.models.kv_size import kv_bytes_per_position
 
     options = LoadOptions(
-        threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, draft=draft, offline=offline, cache=cache
+        threads=threads,
+        context=context,
+        kv_memory=kv_memory,
+        kv_contexts=kv_contexts,
+        isa=isa,
+        without=without,
+        draft=draft,
+        offline=offline,
+        cache=cache,
     )
     mode = resolve_mode(mode)
     fetch = Fetching(offline=offline, progress=progress, accept_licence=accept_licence)

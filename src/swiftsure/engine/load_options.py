@@ -20,6 +20,7 @@ class LoadOptions:
     threads: int | str | None = AUTO
     context: int | None = None
     kv_memory: int | str | None = None
+    kv_contexts: int = 1
     isa: str | None = None
     without: Iterable[str] = ()  # kept as a tuple; a text is one name
     draft: str | Path | None = None

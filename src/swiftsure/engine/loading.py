@@ -88,6 +88,7 @@ def load(
     threads: int | str | None = AUTO,
     context: int | None = None,
     kv_memory: int | str | None = None,
+    kv_contexts: int = 1,
     isa: str | None = None,
     without: Iterable[str] = (),
     draft: str | Path | None = None,
@@ -102,7 +103,8 @@ def load(
     model: a name of the catalogue, a path, or ``hf:org/name``. mode: ``default`` or ``exact``; None: ``SWIFTSURE_MODE``, else ``default``.
     threads: a number, or "auto" (None is the same): chosen by cores, affinity, quota and neighbours, see engine/threads.py.
     context: most tokens of a request; None: the model's, or what fits memory.
-    kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
+    kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. kv_contexts: how many requests of the whole context it is to
+    hold at once, as far as the limit goes; memory is taken as it is first used. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
     without: levers to leave off. draft: what speculates beside the look-up, a smaller model of the same vocabulary or a draft head made for
     this model; None or "none": neither. offline: never touch the network. cache: read
     packed weights and costs of rows that an earlier load kept, and keep what this one makes (checked, bounded in size: see
@@ -115,7 +117,15 @@ def load(
     CapacityError (memory).
     """
     options = LoadOptions(
-        threads=threads, context=context, kv_memory=kv_memory, isa=isa, without=without, draft=draft, offline=offline, cache=cache
+        threads=threads,
+        context=context,
+        kv_memory=kv_memory,
+        kv_contexts=kv_contexts,
+        isa=isa,
+        without=without,
+        draft=draft,
+        offline=offline,
+        cache=cache,
     )
     mode = resolve_mode(mode)
     require_available(mode)
@@ -174,6 +184,7 @@ def make_plan(
         available=available_memory(),
         context=options.context,
         kv_memory=options.kv_memory,
+        kv_contexts=options.kv_contexts,
         draft_weight_bytes=draft.info.weight_bytes if draft else 0,
         draft_kv_bytes_per_token=draft.info.kv_bytes_per_token if draft else 0,
     )

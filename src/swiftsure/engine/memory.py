@@ -82,6 +82,7 @@ def plan_memory(
     available: Available,
     context: int | None = None,
     kv_memory: int | str | None = None,
+    kv_contexts: int = 1,
     kv_bits: int = KV_BITS,
     block_size: int = KV_BLOCK_SIZE,
     draft_weight_bytes: int = 0,
@@ -90,12 +91,15 @@ def plan_memory(
     """Fits the context to memory.
 
     An explicit context or memory limit is kept to or refused with the numbers, never cut; without one the context is the model's, or as
-    much of it as fits. A draft model's cache holds as many positions as the model's, within the same limit. Raises UsageError (rules) and
-    CapacityError (memory).
+    much of it as fits. ``kv_contexts``: how many requests of the whole context the cache is to hold at once; as many of their blocks as
+    fit the limit, at least one context's. A draft model's cache holds as many positions as the model's, within the same limit. Raises
+    UsageError (rules) and CapacityError (memory).
     """
     own_per_token = kv_bytes_per_position(schedule, kv_bits)
     per_token = own_per_token + draft_kv_bytes_per_token
     fixed = weight_bytes + draft_weight_bytes + WORK_BYTES
+    if isinstance(kv_contexts, bool) or not isinstance(kv_contexts, int) or kv_contexts < 1:
+        raise UsageError(f"kv_contexts must be an integer of at least 1, got {kv_contexts!r}")
     if kv_memory is not None:
         limit, source = parse_bytes(kv_memory), "kv_memory"
     else:
@@ -115,6 +119,9 @@ def plan_memory(
             f"{_mb(available.bytes)} are available by {available.limited_by}, the key-value limit is {_mb(limit)} "
             f"({'kv_memory' if kv_memory is not None else f'{KV_SHARE:.0%} of the rest'}): room for {fitting} tokens"
         )
+    room = min(limit, available.bytes - fixed) // (per_token * block_size)
+    blocks = max(blocks, min(kv_contexts * blocks, room))
+    kv_bytes = blocks * block_size * per_token
     return MemoryPlan(
         context=chosen,
         model_context=model_context,
@@ -126,7 +133,7 @@ def plan_memory(
         weight_bytes=weight_bytes,
         available_bytes=available.bytes,
         limited_by=limited_by,
-        reason=_reason(chosen, model_context, limited_by, kv_bytes, limit),
+        reason=_reason(chosen, model_context, limited_by, kv_bytes, limit, positions=blocks * block_size),
         draft_weight_bytes=draft_weight_bytes,
         draft_kv_bytes=blocks * block_size * draft_kv_bytes_per_token,
     )
@@ -168,8 +175,9 @@ def _asked_context(context: int, model_context: int) -> int:
     return context
 
 
-def _reason(context: int, model_context: int, limited_by: str, kv_bytes: int, limit: int) -> str:
-    size = f"key-value cache {_mb(kv_bytes)}"
+def _reason(context: int, model_context: int, limited_by: str, kv_bytes: int, limit: int, *, positions: int) -> str:
+    shared = f" for {positions} tokens of all requests" if positions >= 2 * context else ""
+    size = f"key-value cache {_mb(kv_bytes)}{shared}"
     if limited_by == "request":
         return f"context {context} as asked; {size}"
     if limited_by == "model":
