@@ -38,13 +38,12 @@ class Contender:
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
-def swiftsure(mode: str, *options: str, context: int | None = None) -> Contender:
-    """``context``: four times as many positions are held, of all requests and cached prefixes together; None: the model's own.
-    With ``CONTEXT`` alone a few requests would fill it and the other places would stay empty."""
+def swiftsure(mode: str, *options: str) -> Contender:
+    """Key-value memory for ``PLACES`` requests of ``CONTEXT`` tokens, as the others have it."""
 
     def command(model: Path, _folder: Path, port: int) -> list[str]:
         start = "import sys; from swiftsure.cli import main; sys.argv[0] = 'swiftsure'; sys.exit(main())"
-        shape = ["--threads", "2", "--port", str(port), *([] if context is None else ["--context", str(context)])]
+        shape = ["--threads", "2", "--port", str(port), "--context", str(CONTEXT), "--kv-contexts", str(PLACES)]
         return [sys.executable, "-c", start, "serve", f"m={model}", "--mode", mode, *shape, *options]
 
     name = f"swiftsure {mode}" + "".join(f" {option}" for option in options if not option.startswith("-"))

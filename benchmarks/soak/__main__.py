@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.servers.contenders import CONTEXT, Server, family, swiftsure
+from benchmarks.servers.contenders import Server, family, swiftsure
 from benchmarks.soak.traffic import Traffic, crowd
 from benchmarks.soak.watch import Process, rest
 from swiftsure.models.cache import home
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     files = resolve(options.model)
     began = time.perf_counter()
-    with Server(swiftsure("exact", context=CONTEXT), files.path, files.path.parent, log=home() / "peers" / "soak.log") as server:
+    with Server(swiftsure("exact", "--kv-contexts", "1"), files.path, files.path.parent, log=home() / "peers" / "soak.log") as server:
         url = f"http://127.0.0.1:{server.port}"
         _serve(url, options.count // 5, options, seed=1, title="warming up")
         before = _processes(server.pid)

@@ -104,9 +104,10 @@ def load(
     threads: a number, or "auto" (None is the same): chosen by cores, affinity, quota and neighbours, see engine/threads.py.
     context: most tokens of a request; None: the model's, or what fits memory.
     kv_memory: limit for the key-value cache, bytes or text like ``"512MB"``. kv_contexts: how many requests of the whole context it is to
-    hold at once, as far as the limit goes; memory is taken as it is first used. isa: instruction set; None: ``SWIFTSURE_ISA``, else the best.
-    without: levers to leave off. draft: what speculates beside the look-up, a smaller model of the same vocabulary or a draft head made for
-    this model; None or "none": neither. offline: never touch the network. cache: read
+    hold at once, as far as the limit goes; memory is taken as it is first used.
+    isa: instruction set; None: ``SWIFTSURE_ISA``, else the best. without: levers to leave off.
+    draft: what speculates beside the look-up, a smaller model of the same vocabulary or a draft head made for this model; None or "none":
+    neither. offline: never touch the network. cache: read
     packed weights and costs of rows that an earlier load kept, and keep what this one makes (checked, bounded in size: see
     engine/packed_store.py); False: neither. progress: called with bytes done and bytes in all while a file is fetched or hashed, and again
     while weights are packed. accept_licence: True agrees to the terms of a model of the catalogue that asks for that before its first
