@@ -138,8 +138,8 @@ def _measure(name: str, tokenizer: Path, max_tokens: int, limit_s: float) -> Map
     with tempfile.TemporaryDirectory() as folder, Endpoint() as endpoint:
         try:
             command, figures = TOOLS[name](Run(url=endpoint.url, tokenizer=tokenizer, folder=Path(folder), max_tokens=max_tokens))
-            offline = {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT / "src")} if name == "swiftsure" else {"HF_HUB_OFFLINE": "1"}
-            done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, env=os.environ | offline, cwd=folder)
+            own = {"PYTHONPATH": str(ROOT / "src")} if name == "swiftsure" else {}
+            done = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, env=os.environ | own, cwd=folder)
             if done.returncode and name != "swiftsure":
                 return {"failed": f"ended with {done.returncode}: {(done.stderr or done.stdout)[-600:]}"}
             version = "this commit" if name == "swiftsure" else _version(Path(command[0]))
