@@ -85,9 +85,10 @@ def vllm(run: Run) -> tuple[list[str], Callable[[], dict[str, Any]]]:
 
 def guidellm(run: Run) -> tuple[list[str], Callable[[], dict[str, Any]]]:
     prompts = run.prompts("guidellm.jsonl", lambda text: {"prompt": text, "output_tokens_count": run.max_tokens})
-    command = [str(_tool("guidellm/bin/guidellm")), "benchmark", "run", "--target", run.url, "--profile", "synchronous"]
-    command += ["--data", str(prompts), "--max-requests", str(len(TOPICS)), "--processor", str(run.tokenizer), "--model", "m"]
-    command += ["--output-path", str(run.folder / "guidellm.json")]
+    backend = f"kind=openai_http,target={run.url},model=m,request_format=/v1/chat/completions"
+    command = [str(_tool("guidellm/bin/guidellm")), "run", "--backend", backend, "--profile", "kind=synchronous"]
+    command += ["--constraint", f"kind=max_requests,count={len(TOPICS)}", "--data", f"kind=json_file,path={prompts}"]
+    command += ["--tokenizer", f"kind=huggingface_auto,model={run.tokenizer}", "--output", f"kind=json,path={run.folder / 'guidellm.json'}"]
 
     def figures() -> dict[str, Any]:
         found = json.loads((run.folder / "guidellm.json").read_text())["benchmarks"][0]["metrics"]
