@@ -38,12 +38,12 @@ class Contender:
     extra: Mapping[str, object] = field(default_factory=dict)
 
 
-def swiftsure(mode: str, *options: str) -> Contender:
-    """Key-value memory for ``PLACES`` requests of ``CONTEXT`` tokens, as the others have it."""
+def swiftsure(mode: str, *options: str, contexts: int = PLACES) -> Contender:
+    """Key-value memory for so many requests of ``CONTEXT`` tokens: for ``PLACES`` as the others have it."""
 
     def command(model: Path, _folder: Path, port: int) -> list[str]:
         start = "import sys; from swiftsure.cli import main; sys.argv[0] = 'swiftsure'; sys.exit(main())"
-        shape = ["--threads", "2", "--port", str(port), "--context", str(CONTEXT), "--kv-contexts", str(PLACES)]
+        shape = ["--threads", "2", "--port", str(port), "--context", str(CONTEXT), "--kv-contexts", str(contexts)]
         return [sys.executable, "-c", start, "serve", f"m={model}", "--mode", mode, *shape, *options]
 
     name = f"swiftsure {mode}" + "".join(f" {option}" for option in options if not option.startswith("-"))

@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     files = resolve(options.model)
     began = time.perf_counter()
-    with Server(swiftsure("exact", "--kv-contexts", "1"), files.path, files.path.parent, log=home() / "peers" / "soak.log") as server:
+    with Server(swiftsure("exact", contexts=1), files.path, files.path.parent, log=home() / "peers" / "soak.log") as server:
         url = f"http://127.0.0.1:{server.port}"
         _serve(url, options.count // 5, options, seed=1, title="warming up")
         before = _processes(server.pid)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,8 @@ from hf_folders import Stored, stored, tiny_folder, tiny_tensors, write_folder
 from swiftsure import kernels
 from swiftsure.engine.backend import RowBatch
 from swiftsure.engine.cpu import CPUBackend
-from swiftsure.errors import DigestError, ModelError, ModelFileError, ModelNotFoundError, UnsupportedModelError
-from swiftsure.models import cache
-from swiftsure.models.catalogue import resolve, verify
+from swiftsure.errors import ModelError, ModelFileError, ModelNotFoundError, UnsupportedModelError
+from swiftsure.models.catalogue import resolve
 from swiftsure.models.hf_folder import HFFolder
 from swiftsure.models.model import Model, describe, open_model
 from swiftsure.models.tensors import MATRIX_TYPES
@@ -316,82 +312,6 @@ def test_a_gguf_file_in_the_folder_is_the_model(tmp_path: Path, model: TinyModel
     folder = tiny_folder(model, tmp_path / "f")
     model.write_gguf(folder / "tiny.gguf")
     assert resolve(folder).path == folder / "tiny.gguf"
-
-
-# --- digests and stamps ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_digest_is_what_sha256sum_prints_of_the_list(tmp_path: Path, model: TinyModel) -> None:
-    folder = tiny_folder(model, tmp_path / "f", shards=2)
-    (folder / "tokenizer.json").write_text("{}")
-    (folder / "README.md").write_text("not of the model")
-    files = resolve(folder)
-    assert files.file_sha256 is not None
-    assert sorted(files.file_sha256) == [
-        "config.json",
-        "model-00001-of-00002.safetensors",
-        "model-00002-of-00002.safetensors",
-        "model.safetensors.index.json",
-        "tokenizer.json",
-    ]
-    listed = subprocess.run(["sha256sum", *sorted(files.file_sha256)], cwd=folder, capture_output=True, check=True).stdout
-    assert files.sha256 == hashlib.sha256(listed).hexdigest()
-    assert files.pins()["files"] == files.file_sha256
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_any_file_that_changes_changes_the_digest(tmp_path: Path, model: TinyModel, name: str) -> None:
-    folder = tiny_folder(model, tmp_path / "f")
-    (folder / "tokenizer.json").write_text("{}")
-    before = resolve(folder).sha256
-    with (folder / name).open("ab") as file:
-        file.write(b" ")
-    assert resolve(folder).sha256 != before
-
-
-def test_progress_runs_once_over_the_bytes_of_all_files(tmp_path: Path, model: TinyModel) -> None:
-    folder = tiny_folder(model, tmp_path / "f", shards=3)
-    seen: list[tuple[int, int]] = []
-    resolve(folder, progress=lambda done, total: seen.append((done, total)))
-    size = sum(path.stat().st_size for path in folder.iterdir())
-    assert seen[-1] == (size, size)
-    assert seen == sorted(seen)
-    seen.clear()
-    resolve(folder, progress=lambda done, total: seen.append((done, total)))
-    assert seen == []  # every digest is on record
-
-
-def test_verify_names_the_file_whose_bytes_changed_under_the_same_stamp(tmp_path: Path, model: TinyModel) -> None:
-    folder = tiny_folder(model, tmp_path / "f")
-    verify(folder)
-    path = folder / "model.safetensors"
-    cache.remember_digest(path, "0" * 64, cache.stamp_of(path))
-    with pytest.raises(DigestError, match=r"model\.safetensors: SHA-256 was 0000"):
-        verify(folder)
-
-
-def test_a_folder_that_changed_after_its_digest_is_refused(tmp_path: Path, model: TinyModel) -> None:
-    folder = tiny_folder(model, tmp_path / "f")
-    files = resolve(folder)
-    os.utime(folder / "config.json", (1, 1))
-    with pytest.raises(ModelFileError, match="the file changed after its SHA-256 was taken"):
-        open_model(files)
-
-
-@pytest.mark.parametrize("change", ["weights", "config", "another file", "gone"])
-def test_a_folder_that_changes_while_it_is_loaded_is_noticed(tmp_path: Path, model: TinyModel, change: str) -> None:
-    folder = tiny_folder(model, tmp_path / "f")
-    (folder / "tokenizer.json").write_text("{}")
-    with open_model(resolve(folder)) as opened:
-        opened.check_unchanged()
-        if change == "another file":
-            (folder / "chat_template.jinja").write_text("x")
-        elif change == "gone":
-            (folder / "tokenizer.json").unlink()
-        else:
-            os.utime(folder / ("model.safetensors" if change == "weights" else "config.json"), (1, 1))
-        with pytest.raises(ModelFileError, match="the folder changed while it was being loaded"):
-            opened.check_unchanged()
 
 
 # --- beside the weights ------------------------------------------------------------------------------------------------------------

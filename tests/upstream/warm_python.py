@@ -6,6 +6,7 @@ the two outputs, for which it forks a process that runs the script as ``python S
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -38,9 +39,8 @@ def write_client(path: Path, server: Path) -> Path:
 
 def main(path: str) -> int:
     try:
-        import accelerate  # noqa: F401
-        import gguf  # noqa: F401
-        import torch  # noqa: F401
+        for name in ("accelerate", "gguf", "torch"):
+            importlib.import_module(name)
         import transformers
         import transformers.modeling_utils
     except ImportError as error:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from swiftsure.cli import bench_options as shared
 from swiftsure.cli import bench_results as results
-from swiftsure.cli import bench_round, options
+from swiftsure.cli import options
 from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
 from swiftsure.errors import UsageError
@@ -65,7 +64,7 @@ def bench_load(
     mode: options.ModeOption = None,
     offline: options.OfflineOption = False,
     prompts: shared.PromptsFile = None,
-    limit: bench_round.Limit = 20,
+    limit: shared.Limit = 20,
     max_tokens: shared.MaxTokens = None,
     temperature: shared.Temperature = None,
     extra: shared.Extra = None,
@@ -97,7 +96,7 @@ def bench_load(
         tokenizer=tokenizer,
         timeout_s=timeout,
     )
-    chosen, source = bench_round.chosen_prompts(prompts, limit=limit, quick=False)
+    chosen, source = shared.chosen_prompts(prompts, limit=limit, quick=False)
     asked = LoadAsked(
         find=lambda: shared.find(place, window, offline=offline),
         interfaces=shared.interfaces_to_try(target, interface),
@@ -107,7 +106,7 @@ def bench_load(
         slo=figures.slo,
         processes=processes,
     )
-    folder = into or Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = into or shared.new_folder()
     note(f"folder: {folder}")
     try:
         sweep = measure_loads(folder, asked, measure=measure, watcher=_Display(), say=note)

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
 from urllib.parse import urlsplit
@@ -15,9 +16,10 @@ import typer
 
 from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
-from swiftsure.errors import UsageError
+from swiftsure.errors import UsageError, quotable
 
 if TYPE_CHECKING:
+    from swiftsure.bench.exchange import Prompt
     from swiftsure.bench.protocol.endpoint import Found
     from swiftsure.bench.scenarios.asker import ClientAsker
     from swiftsure.bench.target import Interface, Target
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 ENDPOINT = "Endpoint"
 PROMPTS = "Prompts"
 FIGURES = "Figures"
+_QUICK_PROMPTS = 3
 
 TargetArgument = Annotated[
     str,
@@ -91,6 +94,28 @@ PromptsFile = Annotated[
         help="Prompts of your own: .txt with --- between prompts, .jsonl, ShareGPT .json, OpenAI request logs. Default: the built-in ones.",
     ),
 ]
+
+Limit = Annotated[int, option("--limit", metavar="N", section=PROMPTS, help="Take the first N prompts of the file. Default: 20.")]
+
+
+def new_folder() -> Path:
+    """Where what is measured goes when nobody says."""
+    return Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")
+
+
+def chosen_prompts(file: Path | None, *, limit: int, quick: bool) -> tuple[tuple[Prompt, ...], str]:
+    """The prompts, and where they are from."""
+    from swiftsure.bench.prompts.builtin import builtin_prompts, quick_prompts
+    from swiftsure.bench.prompts.read import read_prompts
+
+    if file is None:
+        return (quick_prompts(), "built in, quick") if quick else (builtin_prompts(), "built in")
+    found = read_prompts(file, limit=min(limit, _QUICK_PROMPTS) if quick else limit)
+    if found.left_out:
+        note(f"{file}: {found.left_out} more prompts are left out; --limit takes more than {len(found.prompts)}")
+    if found.not_sent:
+        note(f"{file}: not sent, since they are no fields of a request: {quotable(', '.join(found.not_sent))}; sampling may hold them")
+    return found.prompts, file.name
 
 
 def target_from(

@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, time
+from datetime import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,19 +16,17 @@ from swiftsure.cli import bench_results as results
 from swiftsure.cli import options
 from swiftsure.cli.console import count_text, note
 from swiftsure.cli.framework import option
-from swiftsure.errors import EndpointError, UsageError, quotable
+from swiftsure.errors import EndpointError, UsageError
 from swiftsure.signals import terminate_as_interrupt
 
 if TYPE_CHECKING:
-    from swiftsure.bench.exchange import Prompt
     from swiftsure.bench.protocol.rounds import Asked
     from swiftsure.bench.protocol.session import Outside
     from swiftsure.bench.protocol.settings import RoundSettings
 
 _ROUND = "Round"
-_QUICK_PROMPTS, _QUICK_REPEATS, _QUICK_USERS, _QUICK_CONTEXT, _QUICK_TOKENS = 3, 2, (1, 4), 4000, 128
+_QUICK_REPEATS, _QUICK_USERS, _QUICK_CONTEXT, _QUICK_TOKENS = 2, (1, 4), 4000, 128
 
-Limit = Annotated[int, option("--limit", metavar="N", section=shared.PROMPTS, help="Take the first N prompts of the file. Default: 20.")]
 Quick = Annotated[
     bool,
     option(
@@ -87,7 +85,7 @@ def bench_round(
     mode: options.ModeOption = None,
     offline: options.OfflineOption = False,
     prompts: shared.PromptsFile = None,
-    limit: Limit = 20,
+    limit: shared.Limit = 20,
     max_tokens: shared.MaxTokens = None,
     temperature: shared.Temperature = None,
     extra: shared.Extra = None,
@@ -145,7 +143,7 @@ def bench_round(
         max_tokens=max_tokens,
         sampling=shared.sampling_from(temperature, extra),
     )
-    chosen, source = chosen_prompts(prompts, limit=limit, quick=quick)
+    chosen, source = shared.chosen_prompts(prompts, limit=limit, quick=quick)
     asked = Asked(
         target=place,
         prompts=chosen,
@@ -154,7 +152,7 @@ def bench_round(
         interface=interface,
         processes=processes,
     )
-    folder = round_folder or Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")
+    folder = round_folder or shared.new_folder()
     wanted = rounds if rounds is not None else len(times) or (3 if round_folder is not None else 1)
     if not 1 <= wanted <= 100:
         raise UsageError(f"--rounds must lie in 1..100, got {wanted}")
@@ -210,34 +208,12 @@ def _settings(
     whole = RoundSettings()
     return RoundSettings(
         repeats=repeats if repeats is not None else _QUICK_REPEATS if quick else whole.repeats,
-        users=_levels(users) if users is not None else _QUICK_USERS if quick else whole.users,
+        users=tuple(options.numbers("--users", users, least=1)) if users is not None else _QUICK_USERS if quick else whole.users,
         warm=warm,
         context_tokens=context if context is not None else _QUICK_CONTEXT if quick else whole.context_tokens,
         max_tokens=_QUICK_TOKENS if quick and max_tokens is None else max_tokens,
         sampling=sampling,
     )
-
-
-def _levels(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise UsageError(f"--users takes whole numbers, as in 1,2,4,8, got {text!r:.100}") from None
-
-
-def chosen_prompts(file: Path | None, *, limit: int, quick: bool) -> tuple[tuple[Prompt, ...], str]:
-    """The prompts, and where they are from."""
-    from swiftsure.bench.prompts.builtin import builtin_prompts, quick_prompts
-    from swiftsure.bench.prompts.read import read_prompts
-
-    if file is None:
-        return (quick_prompts(), "built in, quick") if quick else (builtin_prompts(), "built in")
-    found = read_prompts(file, limit=min(limit, _QUICK_PROMPTS) if quick else limit)
-    if found.left_out:
-        note(f"{file}: {found.left_out} more prompts are left out; --limit takes more than {len(found.prompts)}")
-    if found.not_sent:
-        note(f"{file}: not sent, since they are no fields of a request: {quotable(', '.join(found.not_sent))}; sampling may hold them")
-    return found.prompts, file.name
 
 
 class _Pause:

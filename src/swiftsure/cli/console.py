@@ -6,9 +6,9 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -40,38 +40,30 @@ def count_text(count: int) -> str:
     return f"{value:.2f} G"
 
 
-class ProgressBar:
-    """A callback for (bytes done, bytes in all) that draws on a terminal once a piece of work has taken a second.
+class _LateBar:
+    """Draws on a terminal once a piece of work has taken a second. A context manager."""
 
-    A smaller ``done`` than before begins another piece of work.
-    """
-
-    def __init__(self, title: str) -> None:
-        self._title = title
+    def __init__(self, new_bar: Callable[[], Progress]) -> None:
+        self._new_bar = new_bar
         self._started = time.monotonic()
-        self._done = 0
         self._bar: Progress | None = None
         self._task: TaskID | None = None
 
-    def __enter__(self) -> ProgressBar:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._clear()
 
-    def __call__(self, done: int, total: int) -> None:
-        if done < self._done:
-            self._clear()
-            self._started = time.monotonic()
-        self._done = done
+    def _show(self, title: str, done: int, total: int) -> None:
         if self._bar is None:
             if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
                 return
-            self._bar = _new_bar()
-            self._task = self._bar.add_task(self._title, total=total)
+            self._bar = self._new_bar()
+            self._task = self._bar.add_task(title, total=total)
             self._bar.start()
         if self._task is not None:
-            self._bar.update(self._task, completed=done, total=total)
+            self._bar.update(self._task, description=title, completed=done, total=total)
 
     def _clear(self) -> None:
         if self._bar is not None:
@@ -79,30 +71,29 @@ class ProgressBar:
         self._bar, self._task = None, None
 
 
-class CountBar:
-    """As :class:`ProgressBar` for pieces of work that have names: a callback for (name, pieces done, pieces in all)."""
+class ProgressBar(_LateBar):
+    """A callback for (bytes done, bytes in all). A smaller ``done`` than before begins another piece of work."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(_new_bar)
+        self._title, self._done = title, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        if done < self._done:
+            self._clear()
+            self._started = time.monotonic()
+        self._done = done
+        self._show(self._title, done, total)
+
+
+class CountBar(_LateBar):
+    """For pieces of work that have names: a callback for (name, pieces done, pieces in all)."""
 
     def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
-
-    def __enter__(self) -> CountBar:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        super().__init__(_new_count_bar)
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        if self._bar is None:
-            if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
-                return
-            self._bar = _new_count_bar()
-            self._task = self._bar.add_task(name, total=total)
-            self._bar.start()
-        if self._task is not None:
-            self._bar.update(self._task, description=name, completed=done, total=total)
+        self._show(name, done, total)
 
 
 def _new_count_bar() -> Progress:

@@ -78,24 +78,18 @@ def run_record(llm: LLM, generation: Generation | None, error: BaseException | N
     from swiftsure.records.machine import peak_rss_bytes, read_machine
     from swiftsure.records.run_record import RunRecord
 
-    activation, files = llm.activation, llm.model.files
-    facts = activation.to_dict()
+    facts, files = llm.activation.to_dict(), llm.model.files
     results: dict[str, Any] = {} if generation is None else generation_dict(llm, generation)
     if error is not None:
         results["error"] = f"{type(error).__name__}: {error}".removesuffix(": ")
     phases = {} if generation is None else {name: getattr(generation.timing, name) for name in _PHASES}
-    return RunRecord(
+    return RunRecord.of(
+        facts if error is None else facts | {"status": "failed"},
         command="run",
         arguments=tuple(sys.argv[1:]),
-        status=activation.status if error is None else "failed",
-        mode=activation.mode,
-        numerics=activation.numerics,
-        isa=activation.isa,
-        threads=activation.threads,
         thread_choice=llm.thread_choice.to_dict() if llm.thread_choice else None,
         pins={"model": files.pins()},
         machine=read_machine(),
-        levers=facts["levers"],
         phases_s={"load": sum(llm.load_phases.values())} | {name.removesuffix("_s"): seconds for name, seconds in phases.items()},
         peak_rss_bytes=peak_rss_bytes(),
         results=results,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +22,9 @@ from swiftsure.engine.drafting.replay import Played, ceiling, right_lengths
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.inputs import ChatFields, GenerateFields, Prompt, is_batch, prompt_ids, split_fields
 from swiftsure.engine.memory import MemoryPlan
-from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids
+from swiftsure.engine.request import Generation, LogitsCallback, Request, as_ids, check_fields
 from swiftsure.engine.request import Sequence as Running
-from swiftsure.engine.sampling import SamplingParams
+from swiftsure.engine.sampling import SamplingParams, sampling_of
 from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.scheduling import Scheduling
 from swiftsure.engine.snapshot import EngineSnapshot
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from swiftsure.models.model import Model
 
 Sampling = SamplingParams | Sequence[SamplingParams] | None
-MAX_CHOICES = 2**31
 Callbacks = LogitsCallback | Sequence[LogitsCallback | None] | None
 
 
@@ -144,7 +143,7 @@ class LLM:
             if isinstance(on_logits, Sequence) or isinstance(sampling, Sequence):
                 raise UsageError("one prompt takes one sampling and one on_logits, got a list")
             return self._generate(
-                [prompts], [_params(sampling, sampling_fields)], [on_logits], chat, asked, tier=tier, digest=digest, grammar=grammar
+                [prompts], [sampling_of(sampling, sampling_fields)], [on_logits], chat, asked, tier=tier, digest=digest, grammar=grammar
             )[0]
         count = len(prompts)
         if callable(on_logits):
@@ -155,7 +154,7 @@ class LLM:
             if len(given) != count:
                 raise UsageError(f"{name} must have one entry for each of {count} prompts, got {len(given)}")
         return self._generate(
-            prompts, [_params(one, sampling_fields) for one in many], callbacks, chat, asked, tier=tier, digest=digest, grammar=grammar
+            prompts, [sampling_of(one, sampling_fields) for one in many], callbacks, chat, asked, tier=tier, digest=digest, grammar=grammar
         )
 
     def stream(
@@ -175,7 +174,7 @@ class LLM:
             raise UsageError("stream takes one prompt, got a list of prompts")
         chat, sampling_fields = split_fields(fields)
         request = self._request(
-            prompt, _params(sampling, sampling_fields), on_logits, chat, asked, tier=tier, digest=digest, grammar=grammar
+            prompt, sampling_of(sampling, sampling_fields), on_logits, chat, asked, tier=tier, digest=digest, grammar=grammar
         )
         with self._lock:
             self._check_open()
@@ -204,7 +203,7 @@ class LLM:
         if isinstance(prompt_ids, str) or (isinstance(prompt_ids, Sequence) and any(isinstance(id_, Mapping) for id_ in prompt_ids[:1])):
             raise UsageError("submit takes token ids, got text or messages")
         request = self._request(
-            prompt_ids, _params(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier, digest=digest, grammar=grammar
+            prompt_ids, sampling_of(sampling, {}), on_logits, {}, asked, choice=choice, tier=tier, digest=digest, grammar=grammar
         )
         with self._lock:
             self._check_open()
@@ -424,14 +423,7 @@ class LLM:
         grammar: Grammar | None = None,
     ) -> Request:
         params.check_vocabulary(self.backend.vocab_size)
-        if on_logits is not None and not callable(on_logits):
-            raise UsageError(f"on_logits must be callable with (position, row), got {on_logits!r}")
-        if isinstance(choice, bool) or not isinstance(choice, int) or not 0 <= choice < MAX_CHOICES:
-            raise UsageError(f"choice must be an integer from 0 to {MAX_CHOICES - 1}, got {choice!r}")
-        if tier not in get_args(Tier):
-            raise UsageError(f"tier must be {' or '.join(get_args(Tier))}, got {tier!r}")
-        if not isinstance(digest, bool):
-            raise UsageError(f"digest must be True or False, got {digest!r}")
+        check_fields(on_logits=on_logits, choice=choice, tier=tier, digest=digest)
         if grammar is not None:
             self.check_grammar(grammar)
         start = perf_counter()
@@ -451,13 +443,3 @@ class LLM:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("this model is closed")
-
-
-def _params(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
-    if sampling is None:
-        return SamplingParams.of(fields)
-    if fields:
-        raise UsageError(f"sampling and separate values exclude each other, got sampling and {', '.join(fields)}")
-    if not isinstance(sampling, SamplingParams):
-        raise UsageError(f"sampling must be SamplingParams, got {type(sampling).__name__}")
-    return sampling

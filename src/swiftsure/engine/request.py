@@ -6,7 +6,7 @@ import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,14 @@ from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.speculation import Acceptance
 from swiftsure.engine.text import TextAssembler
 from swiftsure.engine.token_chain import TokenChain
+from swiftsure.errors import UsageError
 
 FinishReason: TypeAlias = Literal["stop", "length", "cancelled"]
 LogitsCallback: TypeAlias = Callable[[int, NDArray[np.float32]], None]
 """``(position, row)``: ``row`` is the raw logits ``(vocab,)`` computed at ``position``, the last token of the prefix that they follow, so
 the first call has position ``len(prompt) - 1``. Called once per generated token, in order. The row is a view, valid during the call.
 It may cancel, but not generate: the pass it is called from is not over."""
+MAX_CHOICES = 2**31
 
 
 class TokenSampler(Protocol):
@@ -70,6 +72,18 @@ class Request:
             "seed": params.seed or 0,
             "choice": self.choice,
         }
+
+
+def check_fields(*, on_logits: object, choice: object, tier: object, digest: object) -> None:
+    """What a caller passes in for a :class:`Request`. Raises UsageError with the rule and the value."""
+    if on_logits is not None and not callable(on_logits):
+        raise UsageError(f"on_logits must be callable with (position, row), got {on_logits!r}")
+    if isinstance(choice, bool) or not isinstance(choice, int) or not 0 <= choice < MAX_CHOICES:
+        raise UsageError(f"choice must be an integer from 0 to {MAX_CHOICES - 1}, got {choice!r}")
+    if tier not in get_args(Tier):
+        raise UsageError(f"tier must be {' or '.join(get_args(Tier))}, got {tier!r}")
+    if not isinstance(digest, bool):
+        raise UsageError(f"digest must be True or False, got {digest!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,6 +119,17 @@ class SamplingParams:
                 raise UsageError(f"logit_bias: token ids must be at least 0 and below the vocabulary size {vocab_size}, got {token}")
 
 
+def sampling_of(sampling: SamplingParams | None, fields: Mapping[str, Any]) -> SamplingParams:
+    """From what a caller gives, ready or as separate values. Raises UsageError for both, and for anything else."""
+    if sampling is None:
+        return SamplingParams.of(fields)
+    if fields:
+        raise UsageError(f"sampling and separate values exclude each other, got sampling and {', '.join(fields)}")
+    if not isinstance(sampling, SamplingParams):
+        raise UsageError(f"sampling must be SamplingParams, got {type(sampling).__name__}")
+    return sampling
+
+
 def _integer(name: str, value: Any, *, low: int, high: int | None = None) -> int:
     if isinstance(value, bool):
         raise UsageError(f"{name} must be an integer, got {value!r}")

@@ -47,6 +47,12 @@ class RunRecord:
     arguments: Sequence[str] = ()
     created: str = field(default_factory=utc_now)
 
+    @classmethod
+    def of(cls, activation: Mapping[str, Any], **others: Any) -> RunRecord:
+        """Of a run in one mode. ``activation``: what ``Activation.to_dict`` of the engine gives; ``others``: the other fields."""
+        names = ("status", "mode", "numerics", "isa", "threads", "levers")
+        return cls(**{name: activation[name] for name in names}, **others)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,

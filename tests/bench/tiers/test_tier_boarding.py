@@ -99,7 +99,9 @@ def test_an_error_of_a_request_is_raised_and_the_others_are_ended(model: Any) ->
 
 
 def test_prompts_have_the_length_asked_for_and_beginnings_of_their_own() -> None:
-    encode = lambda text: list(text.encode())  # noqa: E731
+    def encode(text: str) -> list[int]:
+        return list(text.encode())
+
     found = prompts(20, 90, encode=encode, seed=3)
     assert {len(one) for one in found} == {90}
     assert len({one[:16] for one in found}) == 20

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from swiftsure.bench.client.knee import Step, Sweep, find_knee
 from swiftsure.bench.client.measure import Measure
@@ -17,13 +16,13 @@ from swiftsure.bench.figures.load import measure_load
 from swiftsure.bench.figures.reading import read
 from swiftsure.bench.figures.settings import Slo
 from swiftsure.bench.loads.settings import ROW, LoadSettings, requests_of
-from swiftsure.bench.prompts.change import as_messages, as_text, characters, digest
+from swiftsure.bench.prompts.change import as_messages, as_text
 from swiftsure.bench.protocol.endpoint import Found
+from swiftsure.bench.protocol.head import common_head, sized
 from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.store import BenchFolder, Say
 from swiftsure.bench.target import Interface, Target
 from swiftsure.errors import UsageError
-from swiftsure.records.machine import read_machine
 
 _FEWEST_FOR_TREND = 9
 
@@ -60,7 +59,7 @@ def measure_loads(folder: Path, asked: LoadAsked, *, measure: Measure, watcher: 
         found = asked.find()
         begun = start(found.target, asked.interfaces, round=1, window=found.window, measure=measure)
         target = replace(found.target, interface=begun.interface)
-        store.head |= _head(asked, target, found)
+        store.head |= common_head(target, found, asked.prompts, asked.source, asked.settings)
         store.write_head()
         store.begin_round()
         store.append(begun.exchange)
@@ -85,7 +84,7 @@ class _Steps:
         fitting = as_text if target.interface == "completions" else as_messages
         self._store, self._asked, self._target = store, asked, target
         self._measure, self._watcher = measure, watcher
-        self._prompts = tuple(map(fitting, _sized(asked)))
+        self._prompts = tuple(map(fitting, sized(asked.prompts, asked.settings)))
 
     def try_load(self, load: float) -> Step:
         settings, found = self._asked.settings, list[Exchange]()
@@ -157,27 +156,3 @@ def words_of(step: Step, exchanges: Sequence[Exchange], slo: Slo | None) -> str:
     if step.saturated is not None:
         parts.append(f"refused: {step.saturated}")
     return ", ".join(parts)
-
-
-def _sized(asked: LoadAsked) -> tuple[Prompt, ...]:
-    settings = asked.settings
-    return tuple(
-        replace(prompt, max_tokens=settings.max_tokens or prompt.max_tokens, sampling={**prompt.sampling, **settings.sampling})
-        for prompt in asked.prompts
-    )
-
-
-def _head(asked: LoadAsked, target: Target, found: Found) -> dict[str, Any]:
-    prompts = _sized(asked)
-    place = {"url": target.url, "interface": target.interface, "model": target.model, "mode": target.mode}
-    return {
-        "id": secrets.token_hex(8),
-        "settings": asked.settings.to_dict(),
-        "target": place | {"window": found.window, "window_from": found.window_from},
-        "machine": read_machine().to_dict(),
-        "prompts": {
-            "source": asked.source,
-            "sha256": digest(asked.prompts),
-            "items": [{"name": p.name, "kind": p.kind, "max_tokens": p.max_tokens, "characters": characters(p)} for p in prompts],
-        },
-    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from swiftsure.bench.exchange import Exchange, Prompt, Request
 from swiftsure.bench.prompts.change import as_messages, as_text, characters, cold, digest, nonce
 from swiftsure.bench.prompts.context import Context, context_for, long_text
 from swiftsure.bench.protocol.endpoint import Found
+from swiftsure.bench.protocol.head import common_head, sized
 from swiftsure.bench.protocol.plan import START, Cell, Material, left_of, plan_round, requests_of
 from swiftsure.bench.protocol.settings import RoundSettings, differences
 from swiftsure.bench.protocol.start import Start, ask_once
@@ -20,7 +20,6 @@ from swiftsure.bench.protocol.state import CellState, RoundState
 from swiftsure.bench.protocol.store import BenchFolder
 from swiftsure.bench.target import Target
 from swiftsure.errors import EndpointError, UsageError
-from swiftsure.records.machine import read_machine
 
 _CHARACTERS_PER_TOKEN_AT_LEAST = 2.5  # of users' prompts in any language, where room for them is reckoned
 _GONE_AFTER = 5
@@ -72,20 +71,11 @@ def check_same(head: Mapping[str, Any], asked: Asked, folder: Path) -> None:
 
 def head_of(asked: Asked, found: Found, first: Start) -> dict[str, Any]:
     """bench.json of a new folder: what was asked, and what was found on the first request."""
-    prompts = sized(asked)
     context = _context(asked, found, first)
-    target = {"url": found.target.url, "interface": first.interface, "model": found.target.model, "mode": asked.target.mode}
+    target = replace(found.target, interface=first.interface, mode=asked.target.mode)
     return {
-        "id": secrets.token_hex(8),
+        **common_head(target, found, asked.prompts, asked.source, asked.settings),
         "asked": asked.identity(),
-        "settings": asked.settings.to_dict(),
-        "target": target | {"window": found.window, "window_from": found.window_from},
-        "machine": read_machine().to_dict(),
-        "prompts": {
-            "source": asked.source,
-            "sha256": digest(asked.prompts),
-            "items": [{"name": p.name, "kind": p.kind, "max_tokens": p.max_tokens, "characters": characters(p)} for p in prompts],
-        },
         "characters_per_token": {"value": round(first.characters_per_token, 3), "measured": first.measured},
         "context": None
         if context is None
@@ -98,23 +88,10 @@ def head_of(asked: Asked, found: Found, first: Start) -> dict[str, Any]:
     }
 
 
-def sized(asked: Asked) -> tuple[Prompt, ...]:
-    """The prompts as they are sent: the answer's length and further fields as the settings say."""
-    settings = asked.settings
-    return tuple(
-        replace(
-            prompt,
-            max_tokens=prompt.max_tokens if settings.max_tokens is None else settings.max_tokens,
-            sampling={**prompt.sampling, **settings.sampling},
-        )
-        for prompt in asked.prompts
-    )
-
-
 def _context(asked: Asked, found: Found, first: Start) -> Context | None:
     if not asked.settings.context_tokens:
         return None
-    others = max(p.max_tokens + int(characters(p) / _CHARACTERS_PER_TOKEN_AT_LEAST) + 64 for p in sized(asked))
+    others = max(p.max_tokens + int(characters(p) / _CHARACTERS_PER_TOKEN_AT_LEAST) + 64 for p in sized(asked.prompts, asked.settings))
     return context_for(
         asked.settings.context_tokens, window=found.window, others_tokens=others, characters_per_token=first.characters_per_token
     )
@@ -125,7 +102,7 @@ def material_of(asked: Asked, head: Mapping[str, Any]) -> Material:
     fitting = as_text if head["target"]["interface"] == "completions" else as_messages
     context = head.get("context")
     return Material(
-        prompts=tuple(fitting(prompt) for prompt in sized(asked)),
+        prompts=tuple(fitting(prompt) for prompt in sized(asked.prompts, asked.settings)),
         context=None if context is None else long_text(context["characters"]),
     )
 

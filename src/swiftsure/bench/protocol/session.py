@@ -11,7 +11,8 @@ from time import sleep
 from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.rounds import Asked, RoundRunner, Watcher, check_same, head_of, sized
+from swiftsure.bench.protocol.head import sized
+from swiftsure.bench.protocol.rounds import Asked, RoundRunner, Watcher, check_same, head_of
 from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.state import RoundState
 from swiftsure.bench.protocol.store import BenchFolder, Say
@@ -55,7 +56,7 @@ def most_of(asked: Asked) -> tuple[int, int]:
     """(exchanges, output tokens) of a round, if every answer is as long as it may be; opening waves not counted."""
     settings = asked.settings
     cells = len(settings.users) + settings.warm + bool(settings.context_tokens)
-    prompts = sized(asked)
+    prompts = sized(asked.prompts, asked.settings)
     return cells * settings.repeats * len(prompts), cells * settings.repeats * sum(prompt.max_tokens for prompt in prompts)
 
 

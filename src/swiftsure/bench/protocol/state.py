@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from swiftsure.bench.exchange import Exchange
+from swiftsure.bench.figures.reading import read
 from swiftsure.bench.protocol.plan import Cell
 from swiftsure.records.statistics import median
 
@@ -32,14 +33,11 @@ class CellState:
 
     def add(self, exchange: Exchange) -> None:
         self.done += 1
-        ttft_s, decode = first_token_s(exchange), decode_tokens_per_s(exchange)
-        if exchange.error is not None:
-            self.failed += 1
-        elif ttft_s is not None and exchange.last_token_s is not None:
-            self.ttft_s.append(ttft_s)
-            self.took_s.append(exchange.last_token_s)
-            if decode is not None:
-                self.decode.append(decode)
+        self.failed += exchange.error is not None
+        values = read(exchange).values
+        for name, found in (("ttft", self.ttft_s), ("e2e", self.took_s), ("decode", self.decode)):
+            if name in values:
+                found.append(values[name])
 
 
 @dataclass(slots=True)
@@ -82,19 +80,6 @@ class RoundState:
             took = cell.took_s or row or known
             whole += cell.left * sum(took) / len(took) / cell.cell.users
         return whole
-
-
-def first_token_s(exchange: Exchange) -> float | None:
-    """The first arrival that carries something: thinking, an answer's text, a tool call."""
-    return next((a.at_s for a in exchange.arrivals if a.share != "role" and (a.characters or a.share == "tool_call")), None)
-
-
-def decode_tokens_per_s(exchange: Exchange) -> float | None:
-    """Output tokens / (last token - first token): the document's form, without the trailing usage."""
-    first_s, last_s = first_token_s(exchange), exchange.last_token_s
-    if first_s is None or last_s is None or not exchange.output_tokens or exchange.output_tokens < 2 or last_s <= first_s:
-        return None
-    return exchange.output_tokens / (last_s - first_s)
 
 
 def median_or_none(values: Sequence[float]) -> float | None:

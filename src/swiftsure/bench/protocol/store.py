@@ -16,6 +16,7 @@ import errno
 import fcntl
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,6 +110,7 @@ class BenchFolder:
         self.head: dict[str, Any] = known if known is not None else {"schema": SCHEMA, "created": utc_now(), **head, "rounds": []}
         self.is_new = known is None
         self._writer: LineWriter | None = None
+        self._parts: Counter[tuple[int, str, int, float | None]] = Counter()  # written of each cell, known once a round is begun
 
     def __enter__(self) -> BenchFolder:
         return self
@@ -143,7 +145,8 @@ class BenchFolder:
         number = len(self.head["rounds"])
         path = self.folder / round_file(number)
         whole = _drop_torn_line(path, from_row, self._say)
-        _drop_torn_line(self.folder / CELLS, _cell_from_row, self._say)
+        cells = _drop_torn_line(self.folder / CELLS, _cell_from_row, self._say)
+        self._parts = Counter((cell.round, cell.row, cell.users, cell.rate_per_s) for cell in cells)
         self._writer = LineWriter(path)
         return number, tuple(whole)
 
@@ -162,10 +165,9 @@ class BenchFolder:
     ) -> None:
         """Appends the facts of one part of a cell, after all its exchanges are on disk."""
         self.flush()
-        parts = [cell for _, cell in _read_lines(self.folder / CELLS, _cell_from_row, self._say)]
         place = (round, row, users, rate_per_s)
-        part = 1 + sum((cell.round, cell.row, cell.users, cell.rate_per_s) == place for cell in parts)
-        cell = {"round": round, "row": row, "users": users, "rate_per_s": rate_per_s, "part": part, "prompts": list(prompts)}
+        self._parts[place] += 1
+        cell = {"round": round, "row": row, "users": users, "rate_per_s": rate_per_s, "part": self._parts[place], "prompts": list(prompts)}
         cell |= {"ended": utc_now(), **facts_row(facts)}
         with open(self.folder / CELLS, "ab") as file:
             file.write((json.dumps(cell, ensure_ascii=False) + "\n").encode())
@@ -229,9 +231,8 @@ def _read_lines(path: Path, parse: Callable[[Mapping[str, Any]], T], say: Say) -
 
 def _drop_torn_line(path: Path, parse: Callable[[Mapping[str, Any]], T], say: Say) -> list[T]:
     """What the whole lines say; the file is cut behind the last of them, so that the next line begins on its own."""
-    end, values = 0, []
-    for end, value in _read_lines(path, parse, say):  # noqa: B007 - the last end is used
-        values.append(value)
+    lines = list(_read_lines(path, parse, say))
+    end = lines[-1][0] if lines else 0
     if path.exists() and path.stat().st_size > end:
         os.truncate(path, end)
-    return values
+    return [value for _, value in lines]

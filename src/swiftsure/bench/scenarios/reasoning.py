@@ -6,9 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Exchange, Prompt
-from swiftsure.bench.figures.reading import read
+from swiftsure.bench.figures.reading import content, read
 from swiftsure.bench.prompts.change import cold, nonce
-from swiftsure.bench.protocol.state import first_token_s
 from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile, refuse_failures
 from swiftsure.errors import UsageError
 
@@ -97,4 +96,4 @@ def tokens_by(exchange: Exchange, seconds: float, shares: Collection[str]) -> fl
 
 
 def _first_tokens(exchanges: list[Exchange]) -> list[float]:
-    return [first for exchange in exchanges if (first := first_token_s(exchange)) is not None]
+    return [arrivals[0].at_s for exchange in exchanges if (arrivals := content(exchange))]

@@ -97,18 +97,12 @@ class TierResult:
         }
 
     def record(self, arguments: Sequence[str]) -> RunRecord:
-        facts = self.activation
-        return RunRecord(
+        return RunRecord.of(
+            self.activation,
             command="bench tiers",
             arguments=tuple(arguments),
-            status=facts["status"],
-            mode=facts["mode"],
-            numerics=facts["numerics"],
-            isa=facts["isa"],
-            threads=facts["threads"],
             pins=self.pins,
             machine=self.machine,
-            levers=facts["levers"],
             phases_s={"load": self.load_s, "measure": self.wall_s},
             peak_rss_bytes=peak_rss_bytes(),
             results=self.to_dict(),

@@ -72,10 +72,11 @@ class Formats:
     def reasoning_format(self, template: ChatTemplate | str | None) -> ReasoningFormat | None:
         return _named("reasoning format", self.reasoning, REASONING_FORMATS, reasoning_format_of(template))
 
-    @property
-    def calls_described(self) -> str:
-        """The name of the format for calls of tools that only a text describes, where the template shows none."""
-        return "hermes" if self.calls == AUTO else self.calls
+    def for_described_tools(self, template: ChatTemplate | str | None) -> tuple[CallFormat | None, str]:
+        """Where only a text describes the tools, since the template reads none: its format of calls, and the name of the one that answers
+        are read by."""
+        known = self.call_format(template)
+        return known, HERMES.name if known is None and self.calls == AUTO else self.calls
 
 
 def parser_for(

@@ -164,19 +164,13 @@ class ProfileResult:
         }
 
     def record(self, arguments: Sequence[str]) -> RunRecord:
-        facts = self.activation
-        return RunRecord(
+        return RunRecord.of(
+            self.activation,
             command="profile",
             arguments=tuple(arguments),
-            status=facts["status"],
-            mode=facts["mode"],
-            numerics=facts["numerics"],
-            isa=facts["isa"],
-            threads=facts["threads"],
             thread_choice=self.thread_choice.to_dict() if self.thread_choice else None,
             pins=self.pins,
             machine=self.machine,
-            levers=facts["levers"],
             phases_s={"load": self.load_s, "profile": self.wall_s},
             peak_rss_bytes=peak_rss_bytes(),
             results=self.to_dict(),

@@ -130,8 +130,7 @@ async def encode(model: ServedModel, asked: Asked) -> tuple[tuple[int, ...], Out
         try:
             ids = await _encode(model, asked.messages, [tool.for_template() for tool in asked.tools], asked.thinks)
         except UsageError:  # any other fault is met again
-            known = formats.call_format(template)
-            calls = formats.calls if known is not None else formats.calls_described
+            known, calls = formats.for_described_tools(template)
             spelled = [with_calls_spelled(message, known) for message in asked.messages]
             ids = await _encode(model, with_tools_described(spelled, asked.tools, known), None, asked.thinks)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")

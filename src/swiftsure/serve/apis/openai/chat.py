@@ -80,8 +80,7 @@ async def encode(model: ServedModel, asked: Asked) -> ChatPrompt:
                 with_tools: ChatFields = {**chat, "tools": [tool.for_template() for tool in offered]}
                 ids = await model.encode(messages, **with_tools)
             except UsageError:  # the template reads no tools; any other fault is met again
-                known = formats.call_format(template)
-                calls = formats.calls if known is not None else formats.calls_described
+                known, calls = formats.for_described_tools(template)
                 spelled = [with_calls_spelled(message, known) for message in conversation(messages).messages]
                 ids = await model.encode(with_tools_described(spelled, offered, known), **chat)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")

@@ -38,8 +38,7 @@ async def encode(model: ServedModel, messages: list[dict[str, Any]], asked: Aske
     except UsageError:
         if not tools:
             raise
-        known = formats.call_format(template)
-        calls = formats.calls if known is not None else formats.calls_described
+        known, calls = formats.for_described_tools(template)
         spelled = [with_calls_spelled(message, known or HERMES) for message in messages]
         ids = await model.encode(with_tools_described(spelled, tools, known or HERMES), template_variables=variables)
     tail = b"".join(map(model.token_bytes, ids[-_PROMPT_TAIL:])).decode("utf-8", "replace")
