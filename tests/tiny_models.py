@@ -20,7 +20,7 @@ import super_blocks
 import tiny_files
 from swiftsure.kernels import reference as ref
 from swiftsure.models.schedule import RopeStyle, Schedule
-from swiftsure.models.tensors import TensorInfo
+from swiftsure.models.tensors import TensorInfo, byte_span
 from tiny_architectures import ARCHITECTURES, ROPE_FACTORS, Scaling, TinyArchitecture, rope_factors
 from tiny_schedules import schedule_by_hand
 
@@ -96,8 +96,9 @@ class MemoryTensors:
         tensor = self._tensors[name]
         return TensorInfo(name, tensor.type, tensor.shape, tensor.nbytes)
 
-    def read(self, name: str) -> NDArray[np.uint8]:
-        return self._tensors[name].data
+    def read(self, name: str, rows: range | None = None) -> NDArray[np.uint8]:
+        start, nbytes = byte_span(self.info(name), rows)
+        return self._tensors[name].data[start : start + nbytes]
 
     def close(self) -> None:
         """Nothing is open."""

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import swiftsure
-from swiftsure.engine.numerics import FULL_NUMERICS, plan_numerics
+from swiftsure.engine.cpu import CPUBackend
+from swiftsure.engine.numerics import FULL_NUMERICS, packed_weight_bytes, plan_numerics
 from swiftsure.errors import NotActiveError
 from tiny_models import TinyModel, TinySpec, spec_of_type
 
@@ -32,6 +33,18 @@ def test_four_bit_weights_stay_at_four_bits_and_wider_ones_get_eight() -> None:
     assert numerics.packing["token_embd.weight"] == "R8"  # the head; looked-up rows stay as the file has them
     assert numerics.packing["blk.0.attn_q.weight"] == "R4"
     assert numerics.kv_bits == 8
+
+
+@pytest.mark.parametrize("levers", [(), ("row_integers",)])
+@pytest.mark.parametrize("kinds", [{}, {"embed": "Q8_0", "attn_v": "F16", "ffn_down": "Q5_1"}, {"embed": "BF16"}])
+@pytest.mark.parametrize("tied", [True, False])
+def test_planned_bytes_of_weights_are_those_that_are_packed(levers: tuple[str, ...], kinds: dict[str, str], tied: bool) -> None:
+    """In strips of 16 rows, which these shapes fill."""
+    model = TinyModel(TinySpec(types=kinds, tied=tied, vocab=320))
+    numerics = plan_numerics(model.schedule, model.source(), levers)
+    packed = CPUBackend(model.schedule, model.source(), isa="portable", threads=1, kv_blocks=2, numerics=numerics).weight_bytes
+    planned = packed_weight_bytes(model.schedule, model.source(), numerics)
+    assert planned <= packed <= planned + 64 * len(model.tensors), "each begins at a line of the cache"
 
 
 @pytest.mark.parametrize(

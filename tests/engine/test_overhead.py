@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,8 +18,12 @@ import pytest
 from fakes import ALL_LEVERS, FakeTokenizer, describe, request
 
 import swiftsure
+from hf_folders import tiny_tensors, whole_tiny_folder, write_folder
 from swiftsure.engine.compiled import free_sources
 from swiftsure.engine.engine import Engine
+from swiftsure.errors import ModelError
+from swiftsure.models.catalogue import DEFAULT_MODEL, resolve
+from tiny_models import TinyModel, TinySpec
 
 
 class InstantBackend:
@@ -116,20 +121,56 @@ def test_first_token_comes_within_two_seconds_of_load(smollm2_path):
     assert min(seconds) < 2.0
 
 
-@pytest.mark.model
-def test_peak_memory_of_default_is_model_and_cache_and_little_more(smollm2_path):
+def peaks(model: Path, mode: str) -> tuple[int, int, int, int]:
+    """Most resident bytes up to the end of a cold load, and after two requests; planned bytes of weights; bytes of keys and values used."""
     code = f"""
 import re, swiftsure
-with swiftsure.load({str(smollm2_path)!r}) as llm:
-    llm.generate([list(range(100, 1100)), "Hello"], max_tokens=8)
-    status = open("/proc/self/status").read()
-    print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) * 1024, llm.memory.kv_bytes)
-"""  # not ru_maxrss: that starts from the parent's
+def peak():  # not ru_maxrss: that starts from the parent's
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1]) * 1024
+with swiftsure.load({str(model)!r}, mode={mode!r}, cache=False) as llm:
+    loaded = peak()
+    llm.generate([list(range(100, 300)), [5, 6, 7]], max_tokens=8)
+    print(loaded, peak(), llm.memory.weight_bytes, 256 * llm.memory.kv_bytes_per_token)
+"""
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    peak, kv = map(int, run.stdout.split())
-    limit = 1.3 * smollm2_path.stat().st_size + kv + (128 << 20)
-    assert peak <= limit
-    assert peak <= 1.3 * smollm2_path.stat().st_size + (160 << 20), "the cache takes memory only as it is used"
+    loaded, whole, weights, used = map(int, run.stdout.split())
+    return loaded, whole, weights, used
+
+
+def check_peaks(model: Path, mode: str, file_bytes: int) -> None:
+    loaded, whole, weights, used = peaks(model, mode)
+    if mode != "fast":  # which may hold an embedding that is the head too in two forms; its plan says so
+        assert weights <= file_bytes
+    limit = 1.3 * weights + (128 << 20)
+    assert loaded <= limit
+    assert whole <= limit + used, "the cache takes memory only as it is used"
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("mode", ["default", "exact", "fast"])
+@pytest.mark.parametrize("name", ["smollm2-135m-instruct", "gemma-3-270m"])
+def test_peak_memory_of_a_cold_load_is_model_and_little_more(name: str, mode: str) -> None:
+    """Measured in MiB at the end of loading, in default, exact and fast: SmolLM2 179, 185, 207 for a file of 92; Gemma, whose vocabulary
+    has 262,144 tokens, 362, 395, 569 for a file of 235."""
+    try:
+        path = resolve(name, offline=name != DEFAULT_MODEL).path
+    except ModelError as error:  # nobody agreed to its terms here
+        pytest.skip(str(error))
+    check_peaks(path, mode, path.stat().st_size)
+
+
+@pytest.mark.parametrize("mode", ["default", "exact", "fast"])
+def test_a_large_tensor_is_packed_piece_by_piece(tmp_path: Path, mode: str) -> None:
+    """Nearly all of this folder is one matrix, which would be in memory twice if it were read whole."""
+    folder = whole_tiny_folder(TinyModel(TinySpec(hidden=1024, heads=16, head_dim=64, vocab=320)), tmp_path / "large")
+    config = json.loads((folder / "config.json").read_text())
+    tensors = tiny_tensors(TinyModel(TinySpec(hidden=1024, heads=16, head_dim=64, vocab=320)))
+    kind, (rows, columns), data = tensors["model.embed_tokens.weight"]
+    tensors["model.embed_tokens.weight"] = kind, (250 * rows, columns), 250 * data
+    write_folder(folder, config | {"vocab_size": 250 * rows}, tensors)
+    size = (folder / "model.safetensors").stat().st_size
+    assert size > 150 << 20
+    check_peaks(folder, mode, size)
 
 
 @pytest.mark.alone

@@ -40,7 +40,7 @@ from swiftsure.models.schedule import (
     SelectRows,
     StoreKV,
 )
-from swiftsure.models.tensors import MATRIX_TYPES, TensorSource, block_columns
+from swiftsure.models.tensors import MATRIX_TYPES, TensorSource, block_columns, row_pieces
 
 STRIP_ROWS = 16  # weights that share a matrix meet at a strip
 
@@ -71,7 +71,7 @@ class CPUBackend(Backend):
         shared: weights of another back end, by tensor, that are used as they are packed there.
         threads_of: a back end whose threads this one uses too, one run at a time; neither has run yet.
         numerics: which function: how matrices are packed and keys and values stored.
-        progress: called after every tensor with bytes done and bytes in all.
+        progress: called after every few megabytes with bytes done and bytes in all.
         store: where packed weights are read from and kept; None: packed each time.
 
     Raises:
@@ -251,7 +251,7 @@ class _Weights:
         self._total = sum(tensors.info(name).nbytes for name in {name for op in schedule.ops for name in _weights_of(op)} - set(shared))
         self._done = 0
         self._vector_bytes = 0
-        self._parts: list[tuple[kernels.PackedMatrix, int, int, str]] = []  # matrix, first row, rows, tensor
+        self._parts: list[tuple[kernels.PackedMatrix, int, str]] = []  # matrix, first row, tensor
 
     @property
     def nbytes(self) -> int:
@@ -263,7 +263,7 @@ class _Weights:
             raise UnsupportedModelError(f"tensor '{name}' must be a vector of type F32, got {info.type} of shape {info.shape}")
         values = self._tensors.read(name).view(np.float32)
         self._vector_bytes += values.nbytes
-        self._finish(name)
+        self._advance(info.nbytes)
         return values
 
     def fill(self, threads: int, store: PackedStore | None) -> None:
@@ -274,23 +274,27 @@ class _Weights:
                 self._progress(self._total, self._total)
             return
         with ThreadPoolExecutor(threads) as pool:  # reading and packing leave the interpreter free
-            packed = [pool.submit(self._pack_part, *part) for part in self._parts]
+            packed = [
+                pool.submit(self._pack, matrix, first_row, name, rows)
+                for matrix, first_row, name in self._parts
+                for rows in row_pieces(self._tensors.info(name), multiple=STRIP_ROWS)  # two threads never write one strip
+            ]
             try:
-                for done, (_, _, _, name) in zip(packed, self._parts, strict=True):
-                    done.result()
-                    self._finish(name)
+                for done in packed:
+                    self._advance(done.result())
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
         if store is not None:
             store.keep(self._arena, contents)
 
-    def _pack_part(self, matrix: kernels.PackedMatrix, first_row: int, rows: int, name: str) -> None:
+    def _pack(self, matrix: kernels.PackedMatrix, first_row: int, name: str, rows: range | None) -> int:
+        """Packs ``rows`` of a tensor whose first row is ``first_row`` of the matrix; returns the bytes read."""
+        assert rows is not None, "a matrix has rows"
         source = self._tensors.info(name).type
-        if matrix.type == source:
-            matrix.pack_rows(first_row, rows, self._tensors.read(name))
-        else:
-            matrix.pack_rows(first_row, rows, self._tensors.read(name), source)
+        data = self._tensors.read(name, rows)
+        matrix.pack_rows(first_row + rows.start, len(rows), data, None if matrix.type == source else source)
+        return data.size
 
     def matrix(self, name: str) -> kernels.PackedMatrix:
         """A matrix whose rows are looked up: packed as the file has it."""
@@ -345,12 +349,12 @@ class _Weights:
             width = self._tensors.info(name).shape[1]
             if width != k:
                 raise UnsupportedModelError(f"tensors '{names[0]}' and '{name}' multiply one input but have {k} and {width} columns")
-            self._parts.append((matrix, first, count, name))
+            self._parts.append((matrix, first, name))
             first += count
         return matrix
 
-    def _finish(self, name: str) -> None:
-        self._done = min(self._done + self._tensors.info(name).nbytes, self._total)  # a tied head that is packed apart is read twice
+    def _advance(self, nbytes: int) -> None:
+        self._done = min(self._done + nbytes, self._total)  # a tied head that is packed apart is read twice
         if self._progress is not None:
             self._progress(self._done, self._total)
 

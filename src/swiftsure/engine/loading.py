@@ -15,7 +15,7 @@ from swiftsure.engine.drafting.attach import BuiltDraft, OpenDraft, build_source
 from swiftsure.engine.load_options import LoadOptions
 from swiftsure.engine.memory import MemoryPlan, available_memory, plan_memory
 from swiftsure.engine.modes import LEVERS, EngineFacts, active_levers, mode_spec
-from swiftsure.engine.numerics import Numerics, plan_numerics
+from swiftsure.engine.numerics import Numerics, packed_weight_bytes, plan_numerics
 from swiftsure.engine.threads import AUTO, NeighbourLook, ThreadChoice, choose_threads
 from swiftsure.errors import NotActiveError, UsageError
 from swiftsure.models.schedule import Matmul, Schedule
@@ -181,7 +181,7 @@ def make_plan(
     memory = plan_memory(
         schedule,
         kv_bits=numerics.kv_bits,
-        weight_bytes=sum(model.tensors.info(name).nbytes for name in model.tensors.names()),
+        weight_bytes=packed_weight_bytes(schedule, model.tensors, numerics),
         available=available_memory(),
         context=options.context,
         kv_memory=options.kv_memory,

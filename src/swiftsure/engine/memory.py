@@ -144,16 +144,16 @@ def memory_by_mode(
 ) -> dict[str, MemoryPlan | str]:
     """The plan of each mode that can be had, or why there is no room. ``context``: as for :func:`plan_memory`, whose rules it keeps."""
     from swiftsure.engine.modes import MODES
-    from swiftsure.engine.numerics import plan_numerics
+    from swiftsure.engine.numerics import packed_weight_bytes, plan_numerics
 
-    weight_bytes = sum(tensors.info(name).nbytes for name in tensors.names())
     plans: dict[str, MemoryPlan | str] = {}
     for name, spec in MODES.items():
         if spec.reason is not None:
             continue
-        kv_bits = plan_numerics(schedule, tensors, spec.levers).kv_bits
+        numerics = plan_numerics(schedule, tensors, spec.levers)
+        weight_bytes = packed_weight_bytes(schedule, tensors, numerics)
         try:
-            plans[name] = plan_memory(schedule, weight_bytes=weight_bytes, available=available, context=context, kv_bits=kv_bits)
+            plans[name] = plan_memory(schedule, weight_bytes=weight_bytes, available=available, context=context, kv_bits=numerics.kv_bits)
         except CapacityError as error:
             plans[name] = str(error)
     return plans

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from swiftsure import kernels
 from swiftsure.models.kv_size import KV_BITS, SMALL_KV_BITS
-from swiftsure.models.schedule import Matmul, Schedule
-from swiftsure.models.tensors import TensorSource
+from swiftsure.models.schedule import AddBias, Embed, HeadNorm, Matmul, RMSNorm, Schedule
+from swiftsure.models.tensors import TensorInfo, TensorSource
 
 ROW_INTEGERS, INT8_KV = "row_integers", "int8_kv"
 NUMERIC_LEVERS = (ROW_INTEGERS, INT8_KV)
@@ -35,6 +35,10 @@ class Numerics:
 
 FULL_NUMERICS = Numerics()
 
+_GRID_COLUMNS = 64  # of a block; rows are filled up to whole ones
+_GRID_BLOCK_BYTES = {ROW_GRID_4: 36, ROW_GRID_8: 64}  # of one row
+_GRID_SCALE_BYTES = 4  # of a row
+
 
 def plan_numerics(schedule: Schedule, tensors: TensorSource, levers: Collection[str]) -> Numerics:
     """What the numeric levers among ``levers`` make of a model; without any, full numerics."""
@@ -49,3 +53,18 @@ def plan_numerics(schedule: Schedule, tensors: TensorSource, levers: Collection[
         packing=packing,
         kv_bits=SMALL_KV_BITS if INT8_KV in changed else KV_BITS,
     )
+
+
+def packed_weight_bytes(schedule: Schedule, tensors: TensorSource, numerics: Numerics) -> int:
+    """Bytes of weights in memory, up to what fills strips of rows. A tensor that is read in two forms (an embedding that is the head too,
+    where matmuls read integers by row) counts in both."""
+    forms: set[tuple[str, str | None]] = {(op.weight, None) for op in schedule.ops if isinstance(op, Embed | RMSNorm | HeadNorm)}
+    forms |= {(name, numerics.packing.get(name)) for op in schedule.ops if isinstance(op, Matmul | AddBias) for name in op.weights}
+    return sum(_packed_bytes(tensors.info(name), form) for name, form in forms)
+
+
+def _packed_bytes(info: TensorInfo, form: str | None) -> int:
+    if form is None:
+        return info.nbytes
+    rows, columns = info.shape
+    return rows * (-(-columns // _GRID_COLUMNS) * _GRID_BLOCK_BYTES[form] + _GRID_SCALE_BYTES)

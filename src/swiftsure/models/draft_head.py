@@ -288,13 +288,14 @@ class _HeadTensors:
             return TensorInfo(name, found.type, (rows, found.shape[1]), found.nbytes // found.shape[0] * rows)
         return self._file.info(name)
 
-    def read(self, name: str) -> NDArray[np.uint8]:
+    def read(self, name: str, rows: range | None = None) -> NDArray[np.uint8]:
         if name == TARGET_EMBEDDING:
-            return self._target.read(self._embedding)
+            return self._target.read(self._embedding, rows)
         if name == _TARGET_ROWS:
-            rows = self._target.info(self._head).shape[0]
-            return np.ascontiguousarray(self._target.read(self._head).reshape(rows, -1)[self._shortlist]).reshape(-1)
-        return self._file.read(name)
+            wanted = self._shortlist if rows is None else self._shortlist[rows.start : rows.stop]
+            runs = np.split(wanted, np.flatnonzero(np.diff(wanted) > 1) + 1)  # rows that neighbour in the big model too
+            return np.concatenate([self._target.read(self._head, range(int(run[0]), int(run[-1]) + 1)) for run in runs])
+        return self._file.read(name, rows)
 
     def close(self) -> None:
         """The files are closed by those who opened them."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from swiftsure.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
 from swiftsure.models.gguf_header import StringArray, Value, parse_header
 from swiftsure.models.open_file import OpenFile
-from swiftsure.models.tensors import TensorInfo
+from swiftsure.models.tensors import TensorInfo, byte_span
 
 # File kinds that people pass by mistake: first bytes or suffix -> what it is.
 _PICKLE_SUFFIXES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -140,10 +140,9 @@ class GGUFFile:
             raise ModelFileError(f"{self.path}: tensor '{name}' is missing")
         return TensorInfo(entry.name, entry.type, entry.shape, entry.nbytes)
 
-    def read(self, name: str) -> NDArray[np.uint8]:
-        self.info(name)
-        entry = self._tensors[name]
-        return self._file.read(entry.offset, entry.nbytes, f"tensor '{name}'")
+    def read(self, name: str, rows: range | None = None) -> NDArray[np.uint8]:
+        start, nbytes = byte_span(self.info(name), rows)
+        return self._file.read(self._tensors[name].offset + start, nbytes, f"tensor '{name}'")
 
     def check_unchanged(self) -> None:
         """Raises ModelFileError if the file was written to since it was opened, so that what was read may be of either state."""

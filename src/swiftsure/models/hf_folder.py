@@ -20,7 +20,7 @@ from swiftsure.models.hf_tensors import gguf_names
 from swiftsure.models.json_files import read_json_object, read_text
 from swiftsure.models.quantize import FLOAT_BYTES, dequantize_rows
 from swiftsure.models.safetensors import Shards, weight_files
-from swiftsure.models.tensors import TensorInfo
+from swiftsure.models.tensors import TensorInfo, byte_span
 
 _GENERATION = "generation_config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -110,9 +110,11 @@ class HFFolder:
             return TensorInfo(name, "F32", entry.shape, 4 * entry.shape[0])
         return TensorInfo(name, entry.dtype, entry.shape, entry.nbytes)
 
-    def read(self, name: str) -> NDArray[np.uint8]:
+    def read(self, name: str, rows: range | None = None) -> NDArray[np.uint8]:
         info = self.info(name)
         stored = self._open().entry(self._names[name])
+        if rows is not None:
+            return self._open().read(stored.name, *byte_span(info, rows))
         raw = self._open().read(stored.name)
         family = self.config.family
         offset = family.norm_offset if family is not None and name.endswith("norm.weight") else 0.0

@@ -21,7 +21,7 @@ from swiftsure.models.gguf import GGUFFile
 from swiftsure.models.gguf_writer import metadata_entry, require_new, write_gguf
 from swiftsure.models.quantize import DEFAULT_METHOD, dequantize_rows
 from swiftsure.models.requantized import Requantized, requantization_plan
-from swiftsure.models.tensors import TensorInfo
+from swiftsure.models.tensors import TensorInfo, row_pieces
 
 PROVENANCE_KEY = "swiftsure.quantize.provenance"
 # GGUF's number for "mostly this type" and the version of its block layouts.
@@ -140,7 +140,8 @@ class _Job:
     def content(self, info: TensorInfo) -> Iterator[NDArray[np.uint8]]:
         before = self._file.info(info.name)
         if info.name not in self._plan:
-            yield self._file.read(info.name)
+            for rows in row_pieces(before):
+                yield self._file.read(info.name, rows)
             self._advance(before.nbytes)
         else:
             error, size = 0.0, 0.0

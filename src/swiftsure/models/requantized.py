@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError, UsageError
 from swiftsure.models.quantize import DEFAULT_METHOD, FLOAT_BYTES, METHODS, QUANTIZED_TYPES, dequantize_rows, encoded_bytes, quantize_rows
-from swiftsure.models.tensors import EMBEDDING, HEAD, TensorInfo, TensorSource
+from swiftsure.models.tensors import EMBEDDING, HEAD, TensorInfo, TensorSource, byte_span
 
 _PIECE_VALUES = 1 << 18  # weights worked on at a time by one thread: 1 MB of floats
 
@@ -51,28 +51,31 @@ class Requantized:
     def info(self, name: str) -> TensorInfo:
         return self._infos.get(name) or self._source.info(name)
 
-    def read(self, name: str) -> NDArray[np.uint8]:
+    def read(self, name: str, rows: range | None = None) -> NDArray[np.uint8]:
         if name not in self._infos:
-            return self._source.read(name)
-        data = np.empty(self._infos[name].nbytes, np.uint8)
+            return self._source.read(name, rows)
+        data = np.empty(byte_span(self._infos[name], rows)[1], np.uint8)
         at = 0
-        for piece, _ in self.pieces(name):
+        for piece, _ in self.pieces(name, rows):
             data[at : at + piece.size] = piece.reshape(-1)
             at += piece.size
         return data
 
-    def pieces(self, name: str) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
-        """The tensor in order, some rows at a time: their new bytes, and the source's values they stand for, float32 (rows, k).
+    def pieces(self, name: str, rows: range | None = None) -> Iterator[tuple[NDArray[np.uint8], NDArray[np.float32]]]:
+        """The tensor, or ``rows`` of it, in order, some rows at a time: their new bytes, and the source's values they stand for, float32
+        (rows, k).
 
         Holds a few megabytes, however large the tensor. ``name`` must be in the plan.
         """
         before, after = self._source.info(name), self._infos[name]
         k = before.shape[-1]
-        raw = self._source.read(name).reshape(before.elements // k, -1)
-        rows = max(1, _PIECE_VALUES // k)
+        row_bytes = before.nbytes * k // before.elements
+        rows = range(before.shape[0]) if rows is None and len(before.shape) > 1 else rows
+        step = max(1, _PIECE_VALUES * before.shape[0] // before.elements)
+        pieces = [rows[at : at + step] for at in range(0, len(rows), step)] if rows else [None]
 
-        def make(first: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-            values = dequantize_rows(before.type, raw[first : first + rows], k)
+        def make(piece: range | None) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+            values = dequantize_rows(before.type, self._source.read(name, piece).reshape(-1, row_bytes), k)
             if after.type == "F32":
                 return values.astype("<f4").view(np.uint8), values
             try:
@@ -80,14 +83,13 @@ class Requantized:
             except ModelFileError as error:
                 raise ModelFileError(f"tensor '{name}': {error}") from None
 
-        firsts = range(0, raw.shape[0], rows)
-        if self._threads == 1 or len(firsts) == 1:
-            yield from map(make, firsts)
+        if self._threads == 1 or len(pieces) == 1:
+            yield from map(make, pieces)
             return
         with ThreadPoolExecutor(self._threads) as pool:
             batch = 2 * self._threads  # so that memory stays bounded when the taker is slow
-            for at in range(0, len(firsts), batch):
-                yield from pool.map(make, firsts[at : at + batch])
+            for at in range(0, len(pieces), batch):
+                yield from pool.map(make, pieces[at : at + batch])
 
     def close(self) -> None:
         self._source.close()

@@ -74,9 +74,10 @@ class SafetensorsFile:
         self._file = file
         self.stamp, self.size = file.stamp, file.size
 
-    def read(self, name: str) -> NDArray[np.uint8]:
+    def read(self, name: str, start: int = 0, nbytes: int | None = None) -> NDArray[np.uint8]:
+        """``nbytes`` of a tensor from its byte ``start`` on; by default the whole."""
         entry = self.tensors[name]
-        return self._file.read(entry.offset, entry.nbytes, f"tensor '{name}'")
+        return self._file.read(entry.offset + start, entry.nbytes if nbytes is None else nbytes, f"tensor '{name}'")
 
     def current_stamp(self) -> FileStamp:
         return self._file.current_stamp()
@@ -129,8 +130,8 @@ class Shards:
         """KeyError without it."""
         return self._place[name].tensors[name]
 
-    def read(self, name: str) -> NDArray[np.uint8]:
-        return self._place[name].read(name)
+    def read(self, name: str, start: int = 0, nbytes: int | None = None) -> NDArray[np.uint8]:
+        return self._place[name].read(name, start, nbytes)
 
     def close(self) -> None:
         for file in self.files.values():
