@@ -7,6 +7,7 @@ from fakes import ALL_LEVERS, FakeBackend, StillCost, make_engine, make_llm, req
 
 from swiftsure import SamplingParams, Scheduling
 from swiftsure.engine.pass_cost import PassCost
+from swiftsure.engine.scheduler import Limits, rows_beside_prompts
 from swiftsure.engine.speculation import StepCost
 from swiftsure.errors import UsageError
 
@@ -194,6 +195,18 @@ def test_pass_of_few_prompt_rows_teaches_nothing():
     assert cost(100) == before
 
 
+def test_a_price_that_makes_passes_too_short_to_confirm_it_fades():
+    """Or a few disturbed passes would leave every later prompt to be read in the smallest chunks."""
+    cost = measured()
+    as_measured = cost(116)
+    for _ in range(12):
+        cost.observe(48, 9.0)
+    assert cost(116) > 5 * as_measured
+    for _ in range(60):
+        cost.observe(24, 0.056)
+    assert cost(116) == pytest.approx(as_measured, rel=0.05)
+
+
 def test_where_no_decode_pass_was_timed_the_first_prompt_says_what_a_row_costs():
     cost = PassCost(StepCost())
     cost.observe(256, 2.56)
@@ -210,6 +223,33 @@ def test_chunks_of_a_prompt_follow_the_time_that_they_take():
     engine.add(request(range(200), max_tokens=2))
     engine.step()
     assert len(backend.batches[-1].tokens) == 21, "0.010 s for one row, and 0.0205 s more for 20 at 0.001 s each"
+
+
+def test_many_requests_keep_drafts_out_of_passes_that_read_prompts_and_have_them_back_after():
+    """Every draft there is one more row that everybody's token waits for."""
+    backend = FakeBackend(max_rows=64, kv_blocks=400, block_size=8)
+    engine = make_engine(backend, levers=ALL_LEVERS, context=1000, scheduling=Scheduling(prefill_chunk_ms=20))
+    engine.drafting.policy.cost = StillCost({1: 0.011, 16: 0.0125})
+    decoding = [engine.add(request([key, 7, 7, 7], max_tokens=200, ignore_eos=True)) for key in range(6)]
+    while min(seq.output_length for seq in decoding) < 20:
+        engine.step()
+    drafted = engine.evidence.speculation.drafted
+    assert drafted > 0
+    prompt = engine.add(request(range(200), max_tokens=2))
+    while not prompt.output_length:
+        engine.step()
+        assert [seq.draft_length for seq in decoding] == [0] * 6, "one row takes more than half a chunk, 0.010 s"
+    assert engine.evidence.speculation.drafted == drafted
+    while engine.step():
+        pass
+    assert engine.evidence.speculation.drafted > drafted
+
+
+def test_a_request_alone_beside_a_prompt_drafts_within_half_the_time_of_a_chunk():
+    limits = Limits(max_rows=64, max_logit_rows=32, block_size=8, max_running=16, mixed_passes=True, prefill_chunk_s=0.03)
+    assert rows_beside_prompts(limits, PassCost(StepCost({1: 0.008, 16: 0.023}))) == 8, "0.008 s for one row, 0.001 s for each further"
+    assert rows_beside_prompts(limits, lambda rows: 1.0 + rows) == 0
+    assert rows_beside_prompts(limits, lambda rows: 1e-9 * rows) == 32
 
 
 def test_a_priority_prompt_that_takes_every_row_is_no_occasion_to_share_a_pass():

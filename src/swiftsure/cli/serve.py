@@ -109,7 +109,7 @@ PrefillChunk = Annotated[
         "--prefill-chunk-ms",
         metavar="MS",
         section=_LIMITS,
-        help="How much longer a pass that decodes may take for the prompts in it. Default: 50.",
+        help="How much longer a pass that decodes may take for the prompts in it. Default: 20.",
     ),
 ]
 ToolCallParser = Annotated[
@@ -190,7 +190,7 @@ def serve(
     deadline: Deadline = 600.0,
     max_body: MaxBody = 16 * 2**20,
     max_running: MaxRunning = 16,
-    prefill_chunk_ms: PrefillChunk = 50.0,
+    prefill_chunk_ms: PrefillChunk = 20.0,
     priority_running: PriorityRunning = None,
     priority_rows: PriorityRows = 16,
     priority_slack: PrioritySlack = 0.1,

@@ -25,7 +25,7 @@ from swiftsure.engine.kv_blocks import BlockManager, BlockTable, PrefixMatch
 from swiftsure.engine.pass_cost import PassCost
 from swiftsure.engine.request import FinishReason, Request, Sequence, State, TokenSampler
 from swiftsure.engine.runner import Runner
-from swiftsure.engine.scheduler import Candidate, Step, Work, next_step
+from swiftsure.engine.scheduler import Candidate, Step, Work, next_step, rows_beside_prompts
 from swiftsure.engine.scheduling import Scheduling
 from swiftsure.engine.snapshot import EngineSnapshot
 from swiftsure.engine.speculation import StepCost
@@ -231,7 +231,6 @@ class Engine:
         matches: dict[int, PrefixMatch] = {}
         if self.waiting:
             waiting, matches = waiting_candidates(admissible(self.waiting, self.running, self._limits), blocks)
-        self._pass_s.step = self.drafting.policy.cost
         step = next_step(waiting, running, free_blocks=blocks.free_blocks, limits=self._limits, pass_s=self._pass_s)
         return step, matches
 
@@ -239,11 +238,20 @@ class Engine:
         decoding = [seq for seq in self.running if seq.length - seq.computed == 1]
         most = min(self._limits.max_rows, self._limits.max_logit_rows)
         started = perf_counter()
+        self._pass_s.step = self.drafting.policy.cost
         if self._hurried:
             self._plan_hurried(decoding, most)
         else:
+            if self._limits.mixed_passes and self._reads_prompts(decoding):
+                most = rows_beside_prompts(self._limits, self._pass_s)
             self.drafting.plan(decoding, most_rows=most)
         self.drafting_s += perf_counter() - started
+
+    def _reads_prompts(self, decoding: list[Sequence]) -> bool:
+        """Whether the next pass is likely to hold rows of prompts beside those that decode."""
+        if not self.waiting:
+            return len(decoding) < len(self.running)
+        return len(decoding) < len(self.running) or (len(self.running) < self._limits.max_running and not self._short_of_blocks())
 
     def _plan_hurried(self, decoding: list[Sequence], most: int) -> None:
         """Drafts for a pass with priority rows: theirs as if nobody else were there, and others' only where they may ride along."""

@@ -7,6 +7,8 @@ from swiftsure.engine.speculation import StepCost
 _MANY = 16  # rows up to which the costs of decode passes are measured one by one; beyond, each row costs alike
 _TELLING = 16  # rows beyond those that a pass must have, or its time says little about the price of one
 _FOLLOW = 0.3  # of a change seen in one pass: chunks of a long prompt cost more and more, and the next prompt is a short one again
+_LEAST_FOUND, _MOST_FOUND = 0.4, 1.6  # times the price so far: what disturbs a pass makes it longer
+_FADE = 0.1  # of a price that passes are too short to confirm, towards that of rows measured one by one
 _UNTIMED_ROW_S = 0.002  # of a pass of one row, until one was timed
 
 
@@ -28,15 +30,22 @@ class PassCost:
     @property
     def further_s(self) -> float:
         """Seconds of one more row in a pass of many; before a prompt was read, as steep as the last rows that were measured."""
-        if self._further_s is not None:
-            return self._further_s
+        return self._further_s if self._further_s is not None else self._measured_s
+
+    @property
+    def _measured_s(self) -> float:
         step = self.step
         return (step.one_row_s or _UNTIMED_ROW_S) * max(0.0, step.relative(_MANY) - step.relative(_MANY // 2)) / (_MANY - _MANY // 2)
 
     def observe(self, rows: int, seconds: float) -> None:
-        """A pass of ``rows`` rows, some of them a prompt's, took ``seconds``. An outlier (a descheduled thread) moves little."""
+        """A pass of ``rows`` rows, some of them a prompt's, took ``seconds``. An outlier (a descheduled thread) moves little.
+
+        A price that is too high makes passes too short to tell, so what they do not confirm fades.
+        """
         further = rows - _MANY
         if further < _TELLING:
+            if self._further_s is not None:
+                self._further_s += _FADE * (self._measured_s - self._further_s)
             return
         known = self.step.one_row_s is not None
         found = (seconds - self(_MANY)) / further if known else seconds / rows
@@ -44,4 +53,4 @@ class PassCost:
             self._further_s = found
             return
         old = max(self.further_s, 1e-9)
-        self._further_s = old * (1.0 + _FOLLOW * (min(max(found / old, 0.4), 2.5) - 1.0))
+        self._further_s = old * (1.0 + _FOLLOW * (min(max(found / old, _LEAST_FOUND), _MOST_FOUND) - 1.0))

@@ -43,7 +43,7 @@ class Limits:
     priority_running: int = 4
     priority_rows: int = 16
     priority_slack: float | None = 0.1
-    prefill_chunk_s: float = 0.05
+    prefill_chunk_s: float = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,16 @@ class Step:
     def fills(self, limits: Limits) -> bool:
         """No further row, or no further row with logits, would have fitted."""
         return self.rows >= limits.max_rows or sum([1 + w.draft for w in self.work if w.sample]) >= limits.max_logit_rows
+
+
+def rows_beside_prompts(limits: Limits, pass_s: PassSeconds) -> int:
+    """Most rows, drafts included, that decode in a pass which also reads prompts; requests beyond have one each and no drafts.
+
+    A draft that shares a pass with prompts is one more row that everybody's token waits for, and it brings no more there than in the pass
+    after. Up to half the time of a chunk it hardly matters, and a request that is alone beside a long prompt gains much by it.
+    """
+    most = min(limits.max_rows, limits.max_logit_rows)
+    return bisect_right(range(1, most + 1), limits.prefill_chunk_s / 2.0, key=pass_s)
 
 
 def next_step(waiting: Sequence[Candidate], running: Sequence[Candidate], *, free_blocks: int, limits: Limits, pass_s: PassSeconds) -> Step:

@@ -22,7 +22,7 @@ class Scheduling:
     priority_rows: most rows that priority requests decode in a pass, drafts included; at least one each. The rows of their prompts are not
     among them: those end where prefill_chunk_ms says, or alone with the pass.
     priority_slack: how much longer, as a share of its time, a pass with priority rows may take for the standard rows that ride along.
-    prefill_chunk_ms: how much longer a pass that decodes may take for the prompt rows in it.
+    prefill_chunk_ms: how much longer a pass that decodes may take for the prompt rows in it; drafts share it only within half of that time.
 
     Raises UsageError for values outside the ranges that the message states.
     """
@@ -31,7 +31,7 @@ class Scheduling:
     priority_running: int | None = None
     priority_rows: int = 16
     priority_slack: float = 0.1
-    prefill_chunk_ms: float = 50.0
+    prefill_chunk_ms: float = 20.0
 
     def __post_init__(self) -> None:
         for name in ("max_running", "priority_running", "priority_rows"):
