@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ def check_rows(source: TensorSource) -> None:
         assert whole.size == info.nbytes
         if len(info.shape) == 2:
             cuts = [0, 1, info.shape[0] // 3 + 2, info.shape[0]]
-            pieces = [source.read(name, range(a, b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+            pieces = [source.read(name, range(a, b)) for a, b in pairwise(cuts)]
             assert np.concatenate(pieces).tobytes() == whole.tobytes(), name
 
 
@@ -34,7 +35,7 @@ def test_rows_of_a_gguf_file(tmp_path: Path, tensor_type: str) -> None:
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
 def test_rows_of_a_folder(tmp_path: Path, architecture: str, dtype: str) -> None:
-    folder = whole_tiny_folder(TinyModel(TinySpec(architecture=architecture)), tmp_path / "tiny", dtype, shards=3)
+    folder = whole_tiny_folder(TinyModel(TinySpec(architecture=architecture, window=64 if architecture == "gemma3" else None)), tmp_path / "tiny", dtype, shards=3)
     with open_model_file(folder) as file:
         check_rows(file)
 
