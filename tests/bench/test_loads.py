@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from swiftsure.bench.figures.settings import Slo
 from swiftsure.bench.loads.session import LoadAsked, answered_share, measure_loads
 from swiftsure.bench.loads.settings import LoadSettings, requests_of
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.store import read_bench
+from swiftsure.bench.protocol.store import BenchFolder, read_bench
 from swiftsure.bench.target import Target
 from swiftsure.errors import UsageError
 
@@ -85,8 +86,9 @@ def test_answers_that_come_ever_later_tell_how_much_of_what_arrives_is_answered(
 class FakeEndpoint:
     """Serves as many users at a time as it has seats, at 100 tokens/s each; the others wait for one. Stands in for the client too."""
 
-    def __init__(self, seats: int) -> None:
-        self.seats = seats
+    def __init__(self, seats: int, *, dies_after: int | None = None) -> None:
+        self.seats, self.dies_after = seats, dies_after
+        self.answered = 0
 
     def __call__(
         self,
@@ -101,6 +103,9 @@ class FakeEndpoint:
         free = [0.0] * min(self.seats, users or self.seats)
         asked = [0.0] * (users or 1)
         for request in requests:
+            if self.answered == self.dies_after:
+                raise KeyboardInterrupt
+            self.answered += 1
             user, seat = asked.index(min(asked)), free.index(min(free))
             sent = asked[user] if users is not None else request.at_s or 0.0
             end = max(free[seat], sent) + request.prompt.max_tokens / 100
@@ -122,7 +127,8 @@ class Watcher:
 
 def asked(settings: LoadSettings, slo: Slo | None = None) -> LoadAsked:
     found = Found(target=TARGET, window=4096, window_from="/models")
-    return LoadAsked(find=lambda: found, interfaces=("chat",), prompts=tuple(PROMPTS), source="own", settings=settings, slo=slo)
+    prompts = tuple(PROMPTS)
+    return LoadAsked(target=TARGET, find=lambda: found, interfaces=("chat",), prompts=prompts, source="own", settings=settings, slo=slo)
 
 
 def test_a_sweep_over_users_finds_the_seats_and_leaves_a_folder_that_is_read_like_a_rounds(tmp_path: Path) -> None:
@@ -138,8 +144,47 @@ def test_a_sweep_over_users_finds_the_seats_and_leaves_a_folder_that_is_read_lik
     assert {exchange.trial.users for exchange in bench.exchanges if exchange.trial.row == "sweep"} == {step.load for step in sweep.steps}
     assert [cell.users for cell in bench.cells][:4] == [1, 2, 4, 8]
     assert json.loads((tmp_path / "b" / "bench.json").read_text())["sweep"]["knee"] == sweep.knee
-    with pytest.raises(UsageError, match="holds a measurement already"):
+    with pytest.raises(UsageError, match="holds a whole measurement already"):
         measure_loads(tmp_path / "b", asked(settings), measure=FakeEndpoint(8), watcher=watcher)
+
+
+@pytest.mark.parametrize("settings", [
+    LoadSettings(kind="users", first=1, last=64, per_user=3),
+    LoadSettings(kind="rate", first=1, last=100, arrivals="constant", seconds=20),
+], ids=["users", "rate"])  # fmt: skip
+@pytest.mark.parametrize("answered", [1, 30, 75])
+def test_a_sweep_that_was_cut_off_measures_no_whole_load_again_and_ends_as_it_would_have(
+    tmp_path: Path, settings: LoadSettings, answered: int
+) -> None:
+    whole = measure_loads(tmp_path / "whole", asked(settings), measure=FakeEndpoint(8), watcher=Watcher())
+    folder, said, watcher, again = tmp_path / "cut", list[str](), Watcher(), FakeEndpoint(8)
+    with pytest.raises(KeyboardInterrupt):
+        measure_loads(folder, asked(settings), measure=FakeEndpoint(8, dies_after=answered), watcher=watcher)
+    before, ended = read_bench(folder), len(watcher.told)
+    sweep = measure_loads(folder, asked(settings), measure=again, watcher=watcher, say=said.append)
+    assert replace(sweep, steps=()) == replace(whole, steps=())
+    assert [step.load for step in sweep.steps] == [step.load for step in whole.steps]
+    served = [step.served for step in whole.steps]
+    assert [step.served for step in sweep.steps] == pytest.approx(
+        served, rel=0.05
+    )  # files have microseconds: who leaves on an edge of a window
+    after = read_bench(folder)
+    assert after.exchanges[: len(before.exchanges)] == before.exchanges
+    assert len({exchange.trial for exchange in after.exchanges}) == len(after.exchanges) == answered + again.answered
+    assert sum("measured before" in words for words in watcher.told) == ended
+    assert all("they are kept, the load begins anew" in words for words in said)
+    cut = any(exchange.trial.row == "sweep" for exchange in before.exchanges) and len(said) == 1
+    assert cut or answered == 1
+    with pytest.raises(UsageError, match=r"begun with other settings: settings\.seed was 0, is 1"):
+        measure_loads(folder, asked(replace(settings, seed=1)), measure=again, watcher=watcher)
+
+
+def test_a_load_does_not_go_on_in_a_folder_of_something_else(tmp_path: Path) -> None:
+    with BenchFolder(tmp_path, {"asked": {"measures": "rounds"}}) as store:
+        store.write_head()
+    settings = LoadSettings(kind="users", first=1, last=1)
+    with pytest.raises(UsageError, match="was begun for rounds, and this is a load: give another folder"):
+        measure_loads(tmp_path, asked(settings), measure=FakeEndpoint(8), watcher=Watcher())
 
 
 def test_a_sweep_over_rates_stops_where_arrivals_pile_up(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from exchanges import exchange, facts
 
 from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt, Request, Trial, Usage
 from swiftsure.bench.protocol.endpoint import Found
+from swiftsure.bench.protocol.head import check_same
 from swiftsure.bench.protocol.plan import Material, left_of, plan_round, requests_of
-from swiftsure.bench.protocol.rounds import Asked, RoundRunner, check_same, head_of
+from swiftsure.bench.protocol.rounds import Asked, RoundRunner, head_of
 from swiftsure.bench.protocol.settings import RoundSettings, differences
 from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.state import CellState, RoundState
@@ -87,7 +88,7 @@ def run(folder: Path, endpoint: Endpoint, wanted: Asked | None = None) -> tuple[
             store.head |= head_of(wanted, Found(target=TARGET, window=8192, window_from="test"), begun)
             first = begun.exchange
         else:
-            check_same(store.head, wanted, folder)
+            check_same(store.head, wanted.identity(), folder)
         watcher = Watcher()
         return RoundRunner(store, wanted, measure=endpoint, watcher=watcher).run(first=first), watcher
 

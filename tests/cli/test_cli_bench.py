@@ -40,20 +40,32 @@ def test_a_round_on_an_endpoint_is_measured_whole(swiftsure: Run, endpoint: Slow
     assert bench.head["prompts"]["source"] == "built in, quick"
 
 
-def test_a_killed_round_goes_on_and_has_every_exchange_once(endpoint: SlowEndpoint, tmp_path: Path) -> None:
-    command = ("bench", endpoint.url, *QUICK, "--round", tmp_path)
-    lines = tmp_path / "round-1.jsonl"
+def killed(command: tuple[object, ...], lines: Path, *, after: int) -> int:
+    """Starts the command and kills it, as kill -9 does, once it has written so many lines. How many it had written."""
     process = start(*command)
-    while (kept := lines.read_bytes().count(b"\n") if lines.exists() else 0) < 10:
+    while (kept := len(whole_lines(lines))) < after:
         assert process.poll() is None, process.stderr and process.stderr.read()
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
+    return kept
+
+
+def whole_lines(lines: Path) -> list[bytes]:
+    return [line for line in lines.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if lines.exists() else []
+
+
+def test_a_killed_round_goes_on_and_has_every_exchange_once(endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    command = ("bench", endpoint.url, *QUICK, "--round", tmp_path)
+    lines = tmp_path / "round-1.jsonl"
+    kept = killed(command, lines, after=10)
     assert kept < TRIALS
+    before = whole_lines(lines)
     process = start(*command)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert b"of them measured before" in err
+    assert whole_lines(lines)[: len(before)] == before
     bench = read_bench(tmp_path)
     measured = [exchange.trial for exchange in bench.exchanges if not exchange.trial.warm_up]
     assert len(measured) == len(set(measured)) == TRIALS
@@ -204,3 +216,19 @@ def test_a_load_is_swept_and_its_folder_reported_again(swiftsure: Run, endpoint:
     assert (again.code, "sweep, 20" in again.out) == (0, True)
     both = swiftsure("bench", "load", endpoint.url, "--users", "1", "--rate", "1")
     assert (both.code, "either --users or --rate, got both" in both.err) == (2, True)
+
+
+def test_a_killed_sweep_goes_on_at_the_load_that_was_cut_off(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
+    options = ("--users", "1..4", "--per-user", "5", "--model", "m", "--interface", "chat", "--max-tokens", "10", "--into", tmp_path)
+    command, lines = ("bench", "load", endpoint.url, *options), tmp_path / "round-1.jsonl"
+    kept = killed(command, lines, after=16)  # the first request, 11 of one user, and some of two
+    before = whole_lines(lines)
+    assert kept < 1 + 11 + 12
+    found = swiftsure(*command)
+    assert found.code == 0, found.err
+    assert "of 12 requests answered; they are kept, the load begins anew" in found.err
+    assert [line.rpartition(", ")[2] for line in found.err.splitlines() if line.startswith("  1 user: ")] == ["measured before"]
+    assert whole_lines(lines)[: len(before)] == before
+    assert {cell.users: cell.part for cell in read_bench(tmp_path).cells} == {1: 1, 2: 1, 4: 1}
+    again = swiftsure(*command)
+    assert (again.code, "holds a whole measurement already" in again.err) == (2, True)

@@ -12,7 +12,7 @@ from swiftsure.cli import bench_results as results
 from swiftsure.cli import options
 from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
-from swiftsure.errors import UsageError
+from swiftsure.errors import EndpointError, UsageError
 
 if TYPE_CHECKING:
     from swiftsure.bench.client import Progress
@@ -38,7 +38,8 @@ _AsTheyAre = Annotated[
     bool, option("--warm", section=_LOAD, help="Send prompts as they are. Default: cold, so that no prefix cache helps.")
 ]
 _Folder = Annotated[
-    Path | None, option("--into", metavar="DIR", section=_LOAD, help="The folder for what is measured. Default: a new one.")
+    Path | None,
+    option("--into", metavar="DIR", section=_LOAD, help="The folder for what is measured: a new one (default), or one that was cut off."),
 ]
 
 
@@ -75,7 +76,8 @@ def bench_load(
     """Put an endpoint under a load, or under ever more of it up to the knee.
 
     A closed loop (--users) or an open one (--rate). A sweep stops where the endpoint is over-saturated: tokens/s, or with --slo answers
-    that keep it, rise no more, requests fail, or arrivals pile up. It says why it stopped, and looks closer at the knee.
+    that keep it, rise no more, requests fail, or arrivals pile up. It says why it stopped, and looks closer at the knee. After Ctrl-C, a
+    crash or a kill the same command with --into DIR goes on: loads that had ended are not measured again.
 
     Ends with 1 when nothing was answered, a requirement does not hold, or this machine was too slow to measure the endpoint.
     """
@@ -98,6 +100,8 @@ def bench_load(
     )
     chosen, source = shared.chosen_prompts(prompts, limit=limit, quick=False)
     asked = LoadAsked(
+        target=place,
+        interface=interface,
         find=lambda: shared.find(place, window, offline=offline),
         interfaces=shared.interfaces_to_try(target, interface),
         prompts=chosen,
@@ -111,7 +115,10 @@ def bench_load(
     try:
         sweep = measure_loads(folder, asked, measure=measure, watcher=_Display(), say=note)
     except KeyboardInterrupt:
-        note(f"interrupted: what was measured is in {folder}; swiftsure bench report {folder} shows it")
+        note(f"interrupted: what was measured is in {folder}; the same command with --into {folder} goes on")
+        raise
+    except EndpointError:
+        note(f"what was measured is in {folder}; the same command with --into {folder} goes on")
         raise
     words = _words(sweep, settings)
     note(words)

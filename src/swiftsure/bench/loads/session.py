@@ -6,19 +6,19 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from swiftsure.bench.client.knee import Step, Sweep, find_knee
 from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.client.progress import Progress
-from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt
+from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt, Request
 from swiftsure.bench.figures.load import measure_load
 from swiftsure.bench.figures.reading import read
 from swiftsure.bench.figures.settings import Slo
 from swiftsure.bench.loads.settings import ROW, LoadSettings, requests_of
 from swiftsure.bench.prompts.change import as_messages, as_text
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import common_head, sized
+from swiftsure.bench.protocol.head import check_same, common_head, identity_of, sized, target_of
 from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.store import BenchFolder, Say
 from swiftsure.bench.target import Interface, Target
@@ -37,8 +37,10 @@ class LoadWatcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadAsked:
-    """``find`` looks up what the endpoint says of itself; ``slo``: what a good answer keeps, which makes goodput what the knee is of."""
+    """``target`` as it was given; ``find`` looks up what it says of itself. ``slo``: what a good answer keeps, which makes goodput what
+    the knee is of."""
 
+    target: Target
     find: Callable[[], Found]
     interfaces: tuple[Interface, ...]
     prompts: tuple[Prompt, ...]
@@ -46,24 +48,26 @@ class LoadAsked:
     settings: LoadSettings
     slo: Slo | None = None
     processes: int | None = None
+    interface: str = "auto"
+
+    def identity(self) -> dict[str, Any]:
+        """What two starts into one folder must have in common."""
+        kept = None if self.slo is None else str(self.slo)
+        return identity_of("a load", self.target, self.interface, self.prompts, self.settings) | {"slo": kept}
 
 
 def measure_loads(folder: Path, asked: LoadAsked, *, measure: Measure, watcher: LoadWatcher, say: Say = lambda words: None) -> Sweep:
     """Measures the load, or loads up to the knee. Every exchange is in the folder as soon as it has ended, the sweep's end in bench.json.
 
-    Raises UsageError where the folder holds a bench already, EndpointError where the first request is not answered.
+    A measurement that was cut off goes on: loads that had ended are taken from the folder, the one that was cut off is measured anew.
+    Raises UsageError where the folder holds a whole measurement or another, EndpointError where the first request is not answered.
     """
     with BenchFolder(folder, {}, say=say) as store:
-        if not store.is_new:
-            raise UsageError(f"{folder} holds a measurement already; a load is measured into a new folder")
-        found = asked.find()
-        begun = start(found.target, asked.interfaces, round=1, window=found.window, measure=measure)
-        target = replace(found.target, interface=begun.interface)
-        store.head |= common_head(target, found, asked.prompts, asked.source, asked.settings)
-        store.write_head()
-        store.begin_round()
-        store.append(begun.exchange)
-        run = _Steps(store, asked, target, measure, watcher)
+        first = _begin(store, asked, measure)
+        _, known = store.begin_round()
+        if first is not None:
+            store.append(first)
+        run = _Steps(store, asked, known, measure, watcher, say)
         settings = asked.settings
         if settings.is_sweep:
             whole = settings.kind == "users"
@@ -77,38 +81,70 @@ def measure_loads(folder: Path, asked: LoadAsked, *, measure: Measure, watcher: 
     return sweep
 
 
-class _Steps:
-    """Measures one load after the other into the folder."""
+def _begin(store: BenchFolder, asked: LoadAsked, measure: Measure) -> Exchange | None:
+    """The first request of a new folder; of a known one nothing, once it agrees and is not whole."""
+    if not store.is_new:
+        check_same(store.head, asked.identity(), store.folder)
+        if store.rounds_ended:
+            raise UsageError(f"{store.folder} holds a whole measurement already; a load is measured into a new folder")
+        return None
+    found = asked.find()
+    begun = start(found.target, asked.interfaces, round=1, window=found.window, measure=measure)
+    target = replace(found.target, interface=begun.interface)
+    store.head |= common_head(target, found, asked.prompts, asked.source, asked.settings) | {"asked": asked.identity()}
+    store.write_head()
+    return begun.exchange
 
-    def __init__(self, store: BenchFolder, asked: LoadAsked, target: Target, measure: Measure, watcher: LoadWatcher) -> None:
-        fitting = as_text if target.interface == "completions" else as_messages
-        self._store, self._asked, self._target = store, asked, target
-        self._measure, self._watcher = measure, watcher
+
+class _Steps:
+    """Measures one load after the other into the folder. ``known``: what an earlier start left there."""
+
+    def __init__(
+        self, store: BenchFolder, asked: LoadAsked, known: Sequence[Exchange], measure: Measure, watcher: LoadWatcher, say: Say
+    ) -> None:
+        self._target = target_of(asked.target, store.head)
+        fitting = as_text if self._target.interface == "completions" else as_messages
+        self._store, self._asked, self._known = store, asked, known
+        self._measure, self._watcher, self._say = measure, watcher, say
         self._prompts = tuple(map(fitting, sized(asked.prompts, asked.settings)))
 
     def try_load(self, load: float) -> Step:
-        settings, found = self._asked.settings, list[Exchange]()
-        users = int(load) if settings.kind == "users" else None
-        name = settings.name(load)
+        """The load as an earlier start measured it whole, or measured now."""
+        settings = self._asked.settings
+        closed, name = settings.kind == "users", settings.name(load)
+        place = (int(load), None) if closed else (1, load)
+        known = [e for e in self._known if e.trial.row == ROW and (e.trial.users, e.trial.rate_per_s) == place]
+        requests = requests_of(settings, self._prompts, load, after=1 + max((e.trial.repeat for e in known), default=-1))
+        facts = next((cell.facts for cell in self._store.cells if (cell.users, cell.rate_per_s) == place), None)
+        if facts is not None:
+            found, before = known[-len(requests) :], ", measured before"  # an attempt before it may have been cut off
+        else:
+            if known:
+                self._say(f"{name}: cut off with {len(known)} of {len(requests)} requests answered; they are kept, the load begins anew")
+            found, before = list[Exchange](), ""
+            facts = self._measure_load(name, requests, found, users=place[0] if closed else None, rate_per_s=place[1])
+        step = step_of(load, found, facts, self._asked.slo, arrivals=not closed)
+        self._watcher.step_ended(name, words_of(step, found, self._asked.slo) + before)
+        return step
 
+    def _measure_load(
+        self, name: str, requests: Sequence[Request], found: list[Exchange], *, users: int | None, rate_per_s: float | None
+    ) -> ClientFacts:
         def keep(exchange: Exchange) -> None:
             self._store.append(exchange)
             found.append(exchange)
 
         facts = self._measure(
             self._target,
-            requests_of(settings, self._prompts, load),
+            requests,
             users=users,
             on_exchange=keep,
             processes=self._asked.processes,
             on_progress=lambda progress: self._watcher.progress(name, progress),
         )
-        rate = None if users is not None else load
         names = [prompt.name for prompt in self._prompts]
-        self._store.add_cell(round=1, row=ROW, users=users or 1, rate_per_s=rate, prompts=names, facts=facts)
-        step = step_of(load, found, facts, self._asked.slo, arrivals=users is None)
-        self._watcher.step_ended(name, words_of(step, found, self._asked.slo))
-        return step
+        self._store.add_cell(round=1, row=ROW, users=users or 1, rate_per_s=rate_per_s, prompts=names, facts=facts)
+        return facts
 
 
 def step_of(load: float, exchanges: Sequence[Exchange], facts: ClientFacts, slo: Slo | None, *, arrivals: bool) -> Step:

@@ -74,11 +74,13 @@ class LoadSettings:
         return asdict(self)
 
 
-def requests_of(settings: LoadSettings, prompts: Sequence[Prompt], load: float) -> list[Request]:
-    """Those of one load, with an opening part that is marked as warm-up; the prompts come in turn, cold ones each with its own nonce."""
-    if settings.kind == "users":
-        return list(_closed(settings, prompts, int(load)))
-    return list(_open(settings, prompts, load))
+def requests_of(settings: LoadSettings, prompts: Sequence[Prompt], load: float, *, after: int = 0) -> list[Request]:
+    """Those of one load, with an opening part that is marked as warm-up; the prompts come in turn, cold ones each with its own nonce.
+
+    ``after``: where the repeats of their trials begin, so that a load that was cut off and is measured anew has other trials.
+    """
+    requests = _closed(settings, prompts, int(load)) if settings.kind == "users" else _open(settings, prompts, load)
+    return [replace(request, trial=replace(request.trial, repeat=request.trial.repeat + after)) for request in requests]
 
 
 def _closed(settings: LoadSettings, prompts: Sequence[Prompt], users: int) -> Iterator[Request]:

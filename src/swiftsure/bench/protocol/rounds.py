@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange, Prompt, Request
-from swiftsure.bench.prompts.change import as_messages, as_text, characters, cold, digest, nonce
+from swiftsure.bench.prompts.change import as_messages, as_text, characters, cold, nonce
 from swiftsure.bench.prompts.context import Context, context_for, long_text
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import common_head, sized
+from swiftsure.bench.protocol.head import common_head, identity_of, sized, target_of
 from swiftsure.bench.protocol.plan import START, Cell, Material, left_of, plan_round, requests_of
-from swiftsure.bench.protocol.settings import RoundSettings, differences
+from swiftsure.bench.protocol.settings import RoundSettings
 from swiftsure.bench.protocol.start import Start, ask_once
 from swiftsure.bench.protocol.state import CellState, RoundState
 from swiftsure.bench.protocol.store import BenchFolder
 from swiftsure.bench.target import Target
-from swiftsure.errors import EndpointError, UsageError
+from swiftsure.errors import EndpointError
 
 _CHARACTERS_PER_TOKEN_AT_LEAST = 2.5  # of users' prompts in any language, where room for them is reckoned
 _GONE_AFTER = 5
@@ -37,19 +36,8 @@ class Asked:
     processes: int | None = None
 
     def identity(self) -> dict[str, Any]:
-        """What two starts into one folder must have in common. Headers by name only: their values may be keys."""
-        target = self.target
-        return {
-            "url": target.url,
-            "interface": self.interface,
-            "model": target.model,
-            "mode": target.mode,
-            "headers": sorted(target.headers),
-            "tokenizer": target.tokenizer,
-            "time_limit_s": target.time_limit_s,
-            "prompts_sha256": digest(self.prompts),
-            "settings": self.settings.to_dict(),
-        }
+        """What two starts into one folder must have in common."""
+        return identity_of("rounds", self.target, self.interface, self.prompts, self.settings)
 
 
 class Watcher(Protocol):
@@ -60,13 +48,6 @@ class Watcher(Protocol):
     def changed(self, state: RoundState) -> None: ...
 
     def end_cell(self, state: RoundState, cell: CellState) -> None: ...
-
-
-def check_same(head: Mapping[str, Any], asked: Asked, folder: Path) -> None:
-    """Raises UsageError that names every setting that is another than the folder's."""
-    lines = differences(head.get("asked", {}), asked.identity())
-    if lines:
-        raise UsageError(f"{folder} was begun with other settings: {'; '.join(lines)}. Give the same ones, or another folder")
 
 
 def head_of(asked: Asked, found: Found, first: Start) -> dict[str, Any]:
@@ -107,12 +88,6 @@ def material_of(asked: Asked, head: Mapping[str, Any]) -> Material:
     )
 
 
-def target_of(asked: Asked, head: Mapping[str, Any]) -> Target:
-    """The target as the folder's first start found it, with this start's key."""
-    found = head["target"]
-    return replace(asked.target, url=found["url"], interface=found["interface"], model=found["model"])
-
-
 class RoundRunner:
     """Measures what is left of one round."""
 
@@ -121,7 +96,7 @@ class RoundRunner:
         self._asked = asked
         self._measure = measure
         self._watcher = watcher
-        self._target = target_of(asked, folder.head)
+        self._target = target_of(asked.target, folder.head)
         self._material = material_of(asked, folder.head)
 
     def run(self, *, first: Exchange | None = None) -> RoundState:

@@ -11,8 +11,8 @@ from time import sleep
 from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import sized
-from swiftsure.bench.protocol.rounds import Asked, RoundRunner, Watcher, check_same, head_of
+from swiftsure.bench.protocol.head import check_same, sized
+from swiftsure.bench.protocol.rounds import Asked, RoundRunner, Watcher, head_of
 from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.state import RoundState
 from swiftsure.bench.protocol.store import BenchFolder, Say
@@ -63,7 +63,7 @@ def most_of(asked: Asked) -> tuple[int, int]:
 def _begin(store: BenchFolder, asked: Asked, outside: Outside) -> Exchange | None:
     """The first request of a new folder; of a known one nothing, once it agrees."""
     if not store.is_new:
-        check_same(store.head, asked, store.folder)
+        check_same(store.head, asked.identity(), store.folder)
         return None
     found = outside.find()
     begun = start(found.target, outside.interfaces, round=1, window=found.window, measure=outside.measure)

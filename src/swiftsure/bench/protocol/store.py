@@ -110,7 +110,8 @@ class BenchFolder:
         self.head: dict[str, Any] = known if known is not None else {"schema": SCHEMA, "created": utc_now(), **head, "rounds": []}
         self.is_new = known is None
         self._writer: LineWriter | None = None
-        self._parts: Counter[tuple[int, str, int, float | None]] = Counter()  # written of each cell, known once a round is begun
+        self.cells: tuple[CellFacts, ...] = ()  # of all rounds, as they were when a round was begun
+        self._parts: Counter[tuple[int, str, int, float | None]] = Counter()  # written of each cell
 
     def __enter__(self) -> BenchFolder:
         return self
@@ -145,8 +146,8 @@ class BenchFolder:
         number = len(self.head["rounds"])
         path = self.folder / round_file(number)
         whole = _drop_torn_line(path, from_row, self._say)
-        cells = _drop_torn_line(self.folder / CELLS, _cell_from_row, self._say)
-        self._parts = Counter((cell.round, cell.row, cell.users, cell.rate_per_s) for cell in cells)
+        self.cells = tuple(_drop_torn_line(self.folder / CELLS, _cell_from_row, self._say))
+        self._parts = Counter((cell.round, cell.row, cell.users, cell.rate_per_s) for cell in self.cells)
         self._writer = LineWriter(path)
         return number, tuple(whole)
 
