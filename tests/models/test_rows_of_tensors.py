@@ -35,7 +35,8 @@ def test_rows_of_a_gguf_file(tmp_path: Path, tensor_type: str) -> None:
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
 @pytest.mark.parametrize("architecture", ["llama", "gemma3"])
 def test_rows_of_a_folder(tmp_path: Path, architecture: str, dtype: str) -> None:
-    folder = whole_tiny_folder(TinyModel(TinySpec(architecture=architecture, window=64 if architecture == "gemma3" else None)), tmp_path / "tiny", dtype, shards=3)
+    spec = TinySpec(architecture=architecture, window=64 if architecture == "gemma3" else None)
+    folder = whole_tiny_folder(TinyModel(spec), tmp_path / "tiny", dtype, shards=3)
     with open_model_file(folder) as file:
         check_rows(file)
 
