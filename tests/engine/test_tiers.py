@@ -203,8 +203,18 @@ def test_a_price_that_makes_passes_too_short_to_confirm_it_fades():
         cost.observe(48, 9.0)
     assert cost(116) > 5 * as_measured
     for _ in range(60):
-        cost.observe(24, 0.056)
+        cost.observe(24, cost(24))
     assert cost(116) == pytest.approx(as_measured, rel=0.05)
+
+
+def test_a_machine_that_is_fast_again_is_noticed_while_prompts_leave_no_decode_pass_to_tell():
+    cost = measured()
+    for _ in range(12):
+        cost.observe(12, cost.step.relative(12) * 0.010 / 2)
+    assert cost(12) == pytest.approx(cost.step.relative(12) * 0.010 / 2, rel=0.05)
+    for _ in range(12):
+        cost.observe(12, 9.0)
+    assert cost(12) == cost.step.relative(12) * 0.010, "rows of prompts never cost more than rows that decode"
 
 
 def test_where_no_decode_pass_was_timed_the_first_prompt_says_what_a_row_costs():
