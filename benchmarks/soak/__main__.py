@@ -101,7 +101,7 @@ def _progress(title: str, count: int) -> Callable[[int], None]:
 
 def _processes(pid: int) -> list[dict[str, int]]:
     """Of the server and its engine, once connections that were let go are closed."""
-    time.sleep(6.0)  # uvicorn closes a silent connection after 5 s
+    time.sleep(2.0)
     return [Process.read(one).to_dict() for one in family(pid)]
 
 

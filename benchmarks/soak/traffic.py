@@ -18,7 +18,6 @@ from websockets.exceptions import ConnectionClosed
 
 LEAVE, MALFORMED = 0.2, 0.1  # shares of requests
 _TIMEOUT_S = 600.0  # for an answer; nobody pings meanwhile, so that a machine that stands still for long breaks no connection
-_KEPT_S = 2.0  # a connection without a request; the server closes it after 5 s, and a request must not meet that
 _WORDS = ["river", "stone", "winter", "letter", "engine", "garden", "silver", "music", "ladder", "harbour", "candle", "forest"]
 _REFUSED = (400, 401, 404, 405, 413, 415, 422, 426, 431)
 
@@ -69,7 +68,7 @@ class Traffic:
             ended += 1
             done(ended)
 
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=at_once, keepalive_expiry=_KEPT_S)
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=at_once)
         async with httpx.AsyncClient(base_url=self.url, timeout=_TIMEOUT_S, limits=limits) as self._http:
             await asyncio.gather(*[one(self._client(random.Random(draw.random()))) for _ in range(count)])
         return self.tally

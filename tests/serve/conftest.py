@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 
 from swiftsure.serve.app import create_app
+from swiftsure.serve.listening import listener
 from swiftsure.serve.service import Service
 from swiftsure.serve.settings import LaneLimits, ModelSettings, Prices, ServeSettings
 from tiny_models import TinyModel, TinySpec
@@ -46,8 +47,7 @@ def running_server(settings: ServeSettings) -> Iterator[RunningServer]:
     async def main() -> None:
         service = Service(settings)
         await service.start()
-        config = uvicorn.Config(create_app(service), host="127.0.0.1", port=0, log_level="warning", ws="websockets-sansio")
-        server = uvicorn.Server(config)
+        server = uvicorn.Server(listener(create_app(service), settings))
         serving = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)
@@ -92,6 +92,7 @@ def tiny_settings(tiny_gguf: Path) -> Callable[..., ServeSettings]:
             "priority": LaneLimits(requests=2, tokens=2000),
             "prices": Prices(input=1.0, output=5.0),
             "drain_s": 2.0,
+            "port": 0,
         }
         return ServeSettings(**{**values, **changes})
 

@@ -13,6 +13,7 @@ import uvicorn
 
 from swiftsure.errors import UnprovedError
 from swiftsure.serve.app import create_app
+from swiftsure.serve.listening import listener
 from swiftsure.serve.service import Service, note
 from swiftsure.serve.settings import ServeSettings
 
@@ -72,16 +73,7 @@ async def serve(settings: ServeSettings) -> tuple[Breach, ...]:
             note(facts.active_line)
             for text in facts.notes:
                 note(f"note: {text}")
-        config = uvicorn.Config(
-            create_app(service),
-            host=settings.host,
-            port=settings.port,
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=1,  # on_tick has waited for the answers already; what is left is cut off
-            ws="websockets-sansio",
-            ws_max_size=2 * settings.max_body_bytes,  # up to it an event that is too large is told so; beyond, the connection ends
-        )
+        config = listener(create_app(service), settings)
         await _Server(config, service).serve()
     finally:
         await service.stop()

@@ -131,8 +131,8 @@ class ServeSettings:
     """Everything that a server is started with.
 
     keys: empty lets everyone in, which beyond a loopback address takes ``open_to_all``. deadline_s: most seconds of a request, waiting
-    included. max_body_bytes: of a request. scheduling: of each model's engine. drain_s: how long running answers may
-    go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are JSON.
+    included. max_body_bytes: of a request. arrival_s: within which one must have come, head and body. scheduling: of each model's
+    engine. drain_s: how long running answers may go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are JSON.
     """
 
     models: tuple[ModelSettings, ...]
@@ -146,6 +146,7 @@ class ServeSettings:
     open_to_all: bool = False
     deadline_s: float = 600.0
     max_body_bytes: int = 16 * 2**20
+    arrival_s: float = 60.0
     drain_s: float = 30.0
     log_prompts: bool = False
     log_json: bool = False
@@ -165,7 +166,7 @@ class ServeSettings:
             raise UsageError(f"a port must be between 0 and 65535, got {self.port}")
         if not (self.keys or self.open_to_all or is_loopback(self.host)):
             raise UsageError(f"{self.host} can be reached from other machines: give --api-keys FILE, or --open to let everyone in")
-        for name, low in (("deadline_s", 0.0), ("drain_s", 0.0), ("max_body_bytes", 1024)):
+        for name, low in (("deadline_s", 0.0), ("arrival_s", 0.0), ("drain_s", 0.0), ("max_body_bytes", 1024)):
             value = getattr(self, name)
             if not low <= value < math.inf or (name == "deadline_s" and value == 0):
                 raise UsageError(f"{name} must be a number of at least {low:g}, got {value}")
