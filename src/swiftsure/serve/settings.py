@@ -131,8 +131,9 @@ class ServeSettings:
     """Everything that a server is started with.
 
     keys: empty lets everyone in, which beyond a loopback address takes ``open_to_all``. deadline_s: most seconds of a request, waiting
-    included. max_body_bytes: of a request. arrival_s: within which one must have come, head and body. scheduling: of each model's
-    engine. drain_s: how long running answers may go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are JSON.
+    included. max_body_bytes: of a request. arrival_s: within which one must have come, head and body. scheduling: of each model's engine.
+    drain_s: how long running answers may go on after SIGTERM. log_prompts: whether logs may hold what users wrote. log_json: log lines are
+    JSON.
     """
 
     models: tuple[ModelSettings, ...]
