@@ -9,7 +9,7 @@ import pytest
 from exchanges import exchange
 
 from swiftsure.bench.exchange import Arrival, Exchange, Prompt, Usage
-from swiftsure.bench.prompts.change import characters
+from swiftsure.bench.prompts.change import characters, nonce
 from swiftsure.bench.scenarios import agent, rag, reasoning, voice
 from swiftsure.bench.scenarios.agent import AgentSettings
 from swiftsure.bench.scenarios.base import Answer, percentile
@@ -42,9 +42,14 @@ class Endpoint:
     window: int | None = None
     characters_per_token: float = 4.0
     asked: list[Prompt] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
 
-    def all(self, prompts: Sequence[Prompt], *, time_limit_s: float | None = None) -> list[Exchange]:
+    def mark(self) -> str:
+        return nonce()
+
+    def all(self, prompts: Sequence[Prompt], *, time_limit_s: float | None = None, after_s: float = 0.0) -> list[Exchange]:
         self.asked += prompts
+        self.pauses.append(after_s)
         return [self.answer(prompt) for prompt in prompts]
 
 
@@ -54,19 +59,18 @@ def figure(answer: Answer, name: str) -> float | None:
 
 @pytest.mark.parametrize(("rate", "verdict", "whole_s"), [(70, "BACKGROUND", 230), (750, "INTERACTIVE", 22)])
 def test_an_agent_of_twenty_calls_takes_as_long_as_its_tokens(rate: float, verdict: str, whole_s: float) -> None:
-    slept: list[float] = []
     endpoint = Endpoint(lambda prompt: streamed(prompt, ttft_s=0.05, rate=rate))
-    answer = agent(endpoint, AgentSettings(), pause=slept.append)
+    answer = agent(endpoint, AgentSettings())
     assert answer.verdict == verdict
     assert figure(answer, "the whole") == pytest.approx(whole_s, rel=0.03)
-    assert slept == [0.5] * 19
+    assert endpoint.pauses == [0.5] * 20
     assert [len(prompt.messages or ()) for prompt in endpoint.asked] == [2 + 2 * call for call in range(20)]
     assert "229 s at 70 tokens/s, 21 s at 750 tokens/s" in " ".join(answer.notes)
 
 
 def test_answers_of_an_agent_that_end_early_are_reckoned_at_full_length() -> None:
     endpoint = Endpoint(lambda prompt: streamed(prompt, ttft_s=0.1, rate=100, tokens=400))
-    answer = agent(endpoint, AgentSettings(), pause=lambda seconds: None)
+    answer = agent(endpoint, AgentSettings())
     assert figure(answer, "the whole") == pytest.approx(20 * 0.1 + 16_000 / 100, rel=0.01)
     assert figure(answer, "measured") == pytest.approx(20 * (0.1 + 3.99), rel=0.01)
     assert "8000 of 16000 tokens" in " ".join(answer.notes)
@@ -74,7 +78,7 @@ def test_answers_of_an_agent_that_end_early_are_reckoned_at_full_length() -> Non
 
 def test_an_agent_forgets_its_oldest_steps_when_the_window_is_full() -> None:
     endpoint = Endpoint(lambda prompt: streamed(prompt, ttft_s=0.1, rate=1000), window=4096)
-    answer = agent(endpoint, AgentSettings(), pause=lambda seconds: None)
+    answer = agent(endpoint, AgentSettings())
     assert all(characters(prompt) / 4 + 800 < 4096 for prompt in endpoint.asked)
     assert "oldest steps were left out" in " ".join(answer.notes)
 

@@ -33,7 +33,7 @@ def endpoint() -> Iterator[SlowEndpoint]:
 def test_a_round_on_an_endpoint_is_measured_whole(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
     found = swiftsure("bench", endpoint.url, *QUICK, "--round", tmp_path)
     assert found.code == 0, found.err
-    assert "cold, 2 users: 6 of 6, TTFT 1" in found.err
+    assert "cold, 2 users: 6 of 6, TTFT " in found.err
     bench = read_bench(tmp_path)
     assert Counter(exchange.trial.row for exchange in bench.exchanges if not exchange.trial.warm_up) == {"cold": 12, "warm": 6}
     assert {exchange.output_tokens for exchange in bench.exchanges} == {10}
@@ -194,10 +194,12 @@ def test_a_measurement_is_compared_and_a_claim_held_against_it(swiftsure: Run, m
 
 def test_scenarios_answer_the_threshold_question_by_their_exit_code(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
     of_endpoint = (endpoint.url, "--model", "m", "--interface", "chat", "--window", "8192")
-    voice = swiftsure("bench", "scenario", "voice", *of_endpoint, "--times", "3", "-o", tmp_path / "voice.json")
+    voice = swiftsure("bench", "scenario", "voice", *of_endpoint, "--times", "3", "-o", tmp_path / "voice.json", "--into", tmp_path / "v")
     assert (voice.code, voice.out.splitlines()[0]) == (0, "INTERACTIVE: voice")
     assert len(json.loads((tmp_path / "voice.json").read_text())["exchanges"]) == 3
-    agent = swiftsure("bench", "scenario", "agent", *of_endpoint, "--times", "2", "--tool-s", "0", "--within", "0.1", "--json")
+    agent = swiftsure(
+        "bench", "scenario", "agent", *of_endpoint, "--times", "2", "--tool-s", "0", "--within", "0.1", "--json", "--into", tmp_path / "a"
+    )
     assert (agent.code, json.loads(agent.out)["verdict"]) == (1, "BACKGROUND")
     for wrong in (("chess",), ("voice", "--context", "5")):
         assert swiftsure("bench", "scenario", wrong[0], endpoint.url, *wrong[1:]).code == 2
@@ -232,3 +234,19 @@ def test_a_killed_sweep_goes_on_at_the_load_that_was_cut_off(swiftsure: Run, end
     assert {cell.users: cell.part for cell in read_bench(tmp_path).cells} == {1: 1, 2: 1, 4: 1}
     again = swiftsure(*command)
     assert (again.code, "holds a whole measurement already" in again.err) == (2, True)
+
+
+def test_a_killed_scenario_goes_on_after_its_last_answer(swiftsure: Run, tmp_path: Path) -> None:
+    with slow_endpoint(gap_s=0.03) as slower:
+        command = ("bench", "scenario", "agent", slower.url, "--model", "m", "--interface", "chat", "--window", "8192", "--times", "6")
+        command = (*command, "--tool-s", "0", "--tokens", "10", "--into", tmp_path)
+        lines = tmp_path / "round-1.jsonl"
+        kept = killed(command, lines, after=4)
+        before = whole_lines(lines)
+        assert kept < 1 + 6
+        found = swiftsure(*command)
+        assert found.code == 0, found.err
+        assert f"{len(before) - 1} answers of an earlier start are taken from" in found.err
+    assert whole_lines(lines)[: len(before)] == before
+    prompts = [exchange.trial.prompt for exchange in read_bench(tmp_path).exchanges if not exchange.trial.warm_up]
+    assert prompts == [f"call-{n}" for n in range(1, 7)]

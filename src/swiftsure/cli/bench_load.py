@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from swiftsure.cli import bench_options as shared
@@ -37,10 +36,6 @@ _Factor = Annotated[float, option("--factor", metavar="X", section=_LOAD, help="
 _AsTheyAre = Annotated[
     bool, option("--warm", section=_LOAD, help="Send prompts as they are. Default: cold, so that no prefix cache helps.")
 ]
-_Folder = Annotated[
-    Path | None,
-    option("--into", metavar="DIR", section=_LOAD, help="The folder for what is measured: a new one (default), or one that was cut off."),
-]
 
 
 def bench_load(
@@ -53,7 +48,7 @@ def bench_load(
     per_user: _PerUser = 4,
     factor: _Factor = 2.0,
     warm: _AsTheyAre = False,
-    into: _Folder = None,
+    into: shared.Into = None,
     model: shared.ModelName = None,
     interface: shared.InterfaceName = "auto",
     api_key_env: shared.KeyVariable = None,

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from swiftsure.cli import options
 from swiftsure.cli.console import note
 from swiftsure.cli.framework import option
 from swiftsure.errors import UsageError, quotable
@@ -21,7 +22,6 @@ from swiftsure.errors import UsageError, quotable
 if TYPE_CHECKING:
     from swiftsure.bench.exchange import Prompt
     from swiftsure.bench.protocol.endpoint import Found
-    from swiftsure.bench.scenarios.asker import ClientAsker
     from swiftsure.bench.target import Interface, Target
 
 ENDPOINT = "Endpoint"
@@ -95,6 +95,15 @@ PromptsFile = Annotated[
     ),
 ]
 
+Into = Annotated[
+    Path | None,
+    option(
+        "--into",
+        metavar="DIR",
+        section=options.OUTPUT,
+        help="The folder for what is measured: a new one (default), or one that was cut off.",
+    ),
+]
 Limit = Annotated[int, option("--limit", metavar="N", section=PROMPTS, help="Take the first N prompts of the file. Default: 20.")]
 
 
@@ -203,25 +212,6 @@ def _engine_window(name: str, *, offline: bool) -> int:
 
     with open_model(resolve(name, offline=offline)) as model:
         return int(model.config.context_length)
-
-
-def asker(scenario: str, found: Found, interfaces: tuple[Interface, ...], sampling: dict[str, Any]) -> ClientAsker:
-    """Begins with a first request, which finds the interface and how many characters a token has."""
-    from swiftsure.bench.client import measure
-    from swiftsure.bench.protocol.start import start
-    from swiftsure.bench.scenarios.asker import ClientAsker
-
-    begun = start(found.target, interfaces, round=1, window=found.window, measure=measure)
-    bar = ProgressCount(f"{scenario}: answers")
-    return ClientAsker(
-        target=replace(found.target, interface=begun.interface),
-        scenario=scenario,
-        window=found.window,
-        characters_per_token=begun.characters_per_token,
-        measure=measure,
-        sampling=sampling,
-        asked=lambda exchange: bar.one_more(),
-    )
 
 
 class ProgressCount:

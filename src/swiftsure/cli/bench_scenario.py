@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,10 +14,10 @@ from swiftsure.cli import bench_options as shared
 from swiftsure.cli import options
 from swiftsure.cli.console import note, print_table, print_wrapped
 from swiftsure.cli.framework import option
-from swiftsure.errors import UsageError
+from swiftsure.errors import EndpointError, UsageError
 
 if TYPE_CHECKING:
-    from swiftsure.bench.scenarios import Answer, Asker, Figure
+    from swiftsure.bench.scenarios import Answer, Figure
 
 NAMES = ("agent", "voice", "rag", "reasoning")
 _SCENARIO = "Scenario"
@@ -78,15 +77,21 @@ def bench_scenario(
     context: ContextTokens = None,
     words_per_s: Words = None,
     tool_s: Tool = None,
+    into: shared.Into = None,
     output: Output = None,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Play a whole use through, and say whether the endpoint serves it while somebody waits, or in the background only.
 
     agent: serial calls with a growing context and tools between. voice: short answers, spoken without a gap. rag: short answers from a long
-    context. reasoning: what is thought in some seconds. Ends with 0 for INTERACTIVE, 1 for BACKGROUND, 3 where that cannot be measured.
+    context. reasoning: what is thought in some seconds. After Ctrl-C, a crash or a kill the same command with --into DIR goes on.
+
+    Ends with 0 for INTERACTIVE, 1 for BACKGROUND, 3 where that cannot be measured.
     """
-    run = _run(name, within=within, times=times, tokens=tokens, context=context, words_per_s=words_per_s, tool_s=tool_s)
+    from swiftsure.bench.client import measure
+    from swiftsure.bench.scenarios.session import ScenarioAsked, play
+
+    scenario, settings = _scenario(name, within=within, times=times, tokens=tokens, context=context, words_per_s=words_per_s, tool_s=tool_s)
     place = shared.target_from(
         target,
         model=model,
@@ -97,10 +102,24 @@ def bench_scenario(
         tokenizer=tokenizer,
         timeout_s=timeout,
     )
-    sampling = shared.sampling_from(temperature, extra)
-    found = shared.find(place, window, offline=offline)
-    asker = shared.asker(name, found, shared.interfaces_to_try(target, interface), sampling)
-    answer = run(asker)
+    asked = ScenarioAsked(
+        name=name,
+        scenario=scenario,
+        settings=settings,
+        target=place,
+        find=lambda: shared.find(place, window, offline=offline),
+        interfaces=shared.interfaces_to_try(target, interface),
+        interface=interface,
+        sampling=shared.sampling_from(temperature, extra),
+    )
+    folder = into or shared.new_folder()
+    bar = shared.ProgressCount(f"{name}: answers")
+    note(f"folder: {folder}")
+    try:
+        answer = play(folder, asked, measure=measure, say=note, answered=lambda exchange: bar.one_more())
+    except (KeyboardInterrupt, EndpointError):
+        note(f"what was measured is in {folder}; the same command with --into {folder} goes on")
+        raise
     if sys.stderr.isatty():
         note("")
     if output is not None:
@@ -112,7 +131,7 @@ def bench_scenario(
     return {"INTERACTIVE": 0, "BACKGROUND": 1}.get(answer.verdict, 3)
 
 
-def _run(
+def _scenario(
     name: str,
     *,
     within: float | None,
@@ -121,8 +140,8 @@ def _run(
     context: int | None,
     words_per_s: float | None,
     tool_s: float | None,
-) -> Callable[[Asker], Answer]:
-    """The scenario with its settings. Raises UsageError for an unknown one, and for an option that is not its own."""
+) -> tuple[Callable[..., Answer], Any]:
+    """The scenario and its settings. Raises UsageError for an unknown one, and for an option that is not its own."""
     from swiftsure.bench import scenarios
     from swiftsure.bench.scenarios.agent import AgentSettings
     from swiftsure.bench.scenarios.rag import RagSettings
@@ -141,12 +160,7 @@ def _run(
     for flag, value, own in (("--context", context, "rag"), ("--words-per-s", words_per_s, "voice"), ("--tool-s", tool_s, "agent")):
         if value is not None and name != own:
             raise UsageError(f"{flag} belongs to {own}, not to {name}")
-    made = settings(**{key: value for key, value in values.items() if value is not None})
-    return partial(_call, scenario, made)
-
-
-def _call(scenario: Callable[..., Answer], settings: object, asker: Asker) -> Answer:
-    return scenario(asker, settings)
+    return scenario, settings(**{key: value for key, value in values.items() if value is not None})
 
 
 def _print(answer: Answer) -> None:

@@ -40,6 +40,7 @@ class Measure(Protocol):
         on_exchange: Callable[[Exchange], None],
         processes: int | None = None,
         on_progress: Callable[[Progress], None] | None = None,
+        keep_text: bool = False,
     ) -> ClientFacts: ...
 
 

@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from time import sleep
 from typing import Any
 
 from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import read
-from swiftsure.bench.prompts.change import cold, nonce
+from swiftsure.bench.prompts.change import cold
 from swiftsure.bench.prompts.context import long_text
 from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, percentile, refuse_failures
 from swiftsure.errors import UsageError
@@ -43,7 +41,7 @@ class AgentSettings:
             raise UsageError(f"a tool takes 0 to 600 s, and a person waits up to a day, got {self.tool_s:g} and {self.wait_s:g}")
 
 
-def agent(asker: Asker, settings: AgentSettings, *, pause: Callable[[float], None] = sleep) -> Answer:
+def agent(asker: Asker, settings: AgentSettings) -> Answer:
     """Runs the calls one after the other. What the window has no room for any more is left out, oldest first, and said so."""
     tokens, notes = settings.tokens, []
     if asker.window is not None and tokens > asker.window // 4:
@@ -52,10 +50,8 @@ def agent(asker: Asker, settings: AgentSettings, *, pause: Callable[[float], Non
     history = _History(asker, tokens)
     exchanges: list[Exchange] = []
     for call in range(settings.calls):
-        if call:
-            pause(settings.tool_s)
         prompt = Prompt(name=f"call-{call + 1}", kind="agent", messages=history.messages(), max_tokens=tokens)
-        (exchange,) = asker.all([prompt])
+        (exchange,) = asker.all([prompt], after_s=settings.tool_s)
         refuse_failures([exchange])
         exchanges.append(exchange)
         history.add(exchange)
@@ -74,7 +70,7 @@ class _History:
             messages=[{"role": "system", "content": _SYSTEM}, {"role": "user", "content": _TASK}],
             max_tokens=tokens,
         )
-        self._opening: list[Any] = list(cold(opening, nonce()).messages or ())
+        self._opening: list[Any] = list(cold(opening, asker.mark()).messages or ())
         self._steps: list[tuple[str, str]] = []
         self._room = None if asker.window is None else int((asker.window - tokens) * 0.9 * asker.characters_per_token)
         self.left_out = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.errors import EndpointError
@@ -14,7 +14,7 @@ Verdict = Literal["INTERACTIVE", "BACKGROUND", "NOT MEASURABLE"]
 
 
 class Asker(Protocol):
-    """Sends to the endpoint that is measured, one request at a time, and keeps the answers' text. ``window``: its longest sequence."""
+    """Sends to the endpoint that is measured and keeps the answers' text. ``window``: its longest sequence, in tokens."""
 
     @property
     def window(self) -> int | None: ...
@@ -22,7 +22,20 @@ class Asker(Protocol):
     @property
     def characters_per_token(self) -> float: ...
 
-    def all(self, prompts: Sequence[Prompt], *, time_limit_s: float | None = None) -> list[Exchange]: ...
+    def mark(self) -> str:
+        """A start for a prompt that no prefix cache can know; the n-th of a scenario is the same when it goes on after a kill."""
+        ...
+
+    def all(self, prompts: Sequence[Prompt], *, time_limit_s: float | None = None, after_s: float = 0.0) -> list[Exchange]:
+        """One after the other, as a single user does; their names differ within a scenario. ``after_s``: a pause before, if it is not the
+        scenario's first request."""
+        ...
+
+
+class ScenarioSettings(Protocol):
+    """A frozen dataclass of numbers."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

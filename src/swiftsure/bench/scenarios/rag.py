@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import read
-from swiftsure.bench.prompts.change import cold, nonce, with_context
+from swiftsure.bench.prompts.change import cold, with_context
 from swiftsure.bench.prompts.context import context_for, long_text
 from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, percentile, refuse_failures, told_prompt_tokens
 from swiftsure.errors import UsageError
@@ -47,14 +47,15 @@ def rag(asker: Asker, settings: RagSettings) -> Answer:
     text = long_text(context.characters)
     exchanges: list[Exchange] = []
     for number in range(settings.documents):
-        mark = nonce()
+        mark = asker.mark()
         exchanges += asker.all([_prompt(question, number, text, mark, settings.tokens) for question in range(len(_QUESTIONS))])
         refuse_failures(exchanges)
     first, again = exchanges[0::2], exchanges[1::2]
     ttft, warm = ([read(exchange).values["ttft"] for exchange in part] for part in (first, again))
     whole = [read(exchange).values["e2e"] for exchange in first]
     tokens = [count for exchange in first if (count := told_prompt_tokens(exchange))]
-    speed = percentile([count / ttft_s for count, ttft_s in zip(tokens, ttft, strict=False) if ttft_s > 0], 50)
+    known = [(count, ttft_s) for exchange, ttft_s in zip(first, ttft, strict=True) if (count := told_prompt_tokens(exchange))]
+    speed = percentile([count / ttft_s for count, ttft_s in known if ttft_s > 0], 50)
     notes = [f"about {context.tokens} tokens of context" + (f": {context.scaled}" if context.scaled else "")]
     if context.scaled and ttft:
         notes.append("with the whole context the first token would take longer, at least in proportion")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import content, read
-from swiftsure.bench.prompts.change import cold, nonce
+from swiftsure.bench.prompts.change import cold
 from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile, refuse_failures
 from swiftsure.errors import UsageError
 
@@ -51,7 +51,7 @@ def reasoning(asker: Asker, settings: ReasoningSettings) -> Answer:
                 messages=[{"role": "user", "content": _PROBLEMS[i % len(_PROBLEMS)] + _ASK}],
                 max_tokens=most,
             ),
-            nonce(),
+            asker.mark(),
         )
         for i in range(settings.problems)
     ]
