@@ -29,6 +29,8 @@ class LocalHub:
         self.cards: dict[str, dict[str, Any]] = {}
         self.gated: set[str] = set()
         self.claims: dict[bytes, str] = {}  # bytes that are announced under another SHA-256
+        self.listed: dict[str, Any] = {}  # fields of a listed file that are announced otherwise
+        self.more = b""  # sent after the bytes of a large file
         self.cut_after: list[int] = []  # for the next large downloads: bytes after which the connection ends
         self.status: int | None = None  # answered to everything
         self.log: list[str] = []
@@ -53,7 +55,7 @@ class LocalHub:
             entry: dict[str, Any] = {"rfilename": name, "size": len(data), "blobId": git_oid(data)}
             if len(data) >= LARGE_BYTES:
                 entry["lfs"] = {"sha256": self.sha256(data), "size": len(data), "pointerSize": 134}
-            siblings.append(entry)
+            siblings.append(entry | self.listed)
         return {"_id": "0", "id": repo, "modelId": repo, "sha": commit, "siblings": siblings, "cardData": self.cards[repo]}
 
 
@@ -130,6 +132,7 @@ def hub() -> Iterator[LocalHub]:
             if data is None:
                 self._say(404)
                 return
+            data += state.more
             start = int(asked.removeprefix("bytes=").partition("-")[0]) if asked else 0
             cut = state.cut_after.pop(0) if state.cut_after else None
             self.send_response(206 if start else 200)

@@ -260,6 +260,67 @@ def test_a_gated_repository_is_refused_in_the_hubs_own_words(world: World) -> No
     assert "hf_secret" not in message
 
 
+def test_a_server_that_sends_more_than_was_stated_is_not_listened_to(world: World) -> None:
+    world.hub.more = bytes(50_000_000)
+    kind, message = world.refused("hf:org/one")
+    assert (kind, message) == ("DigestError", "hf:org/one: model.gguf: it must have 300,000 bytes as stated, and the server sends more")
+    assert world.blobs() == {}
+    world.hub.more = b""
+    assert Path(world.ask("hf:org/one")["path"]).read_bytes() == BIG
+
+
+def test_a_model_that_the_disk_has_no_room_for_is_refused_before_it_is_fetched(world: World) -> None:
+    world.hub.listed = {"size": 10**18}
+    kind, message = world.refused("hf:org/one")
+    assert kind == "ModelError"
+    assert "hf:org/one: 1,000,000,000,000.0 MB are still to be fetched, and " in message
+    assert message.endswith("; HF_HOME or HF_HUB_CACHE names a cache elsewhere")
+    assert world.stored() == []
+
+
+def test_a_disk_that_fills_up_is_named_and_what_was_fetched_is_gone_on_from(world: World) -> None:
+    """A limit of file sizes stands for the disk: both end in an error of the system while bytes are written."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))" + PROGRAM
+    ran = subprocess.run([sys.executable, "-c", limited, "hf:org/one"], env=world.env, capture_output=True, text=True, check=True)
+    answer = json.loads(ran.stdout)
+    assert (answer["error"], answer["message"]) == ("ModelError", "hf:org/one: model.gguf cannot be fetched: File too large")
+    assert world.blobs() == {f"{SHA256}.part": 100_000}
+    assert Path(world.ask("hf:org/one")["path"]).read_bytes() == BIG
+    assert world.stored() == ["-", "bytes=100000-"]
+
+
+def test_a_cache_that_cannot_be_written_is_named(world: World) -> None:
+    world.hf_home.write_text("a file where the folder would be")
+    kind, message = world.refused("hf:org/one")
+    assert kind == "ModelError"
+    assert str(world.hf_home) in message
+    assert "Errno" not in message
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"size": "many"},
+        {"size": -5},
+        {"size": None},
+        {"rfilename": None},
+        {"rfilename": 7},
+        {"lfs": {"sha256": ["x"], "size": 1, "pointerSize": 1}},
+        {"lfs": {"sha256": "../../../evil", "size": 1, "pointerSize": 1}},
+        {"lfs": {}},
+        {"lfs": "x"},
+    ],
+)
+def test_a_list_that_lies_ends_in_a_sentence_or_in_the_right_bytes(world: World, lie: dict[str, Any]) -> None:
+    world.hub.listed = lie
+    answer = world.ask("hf:org/one")
+    if "error" in answer:
+        assert answer["message"].startswith("hf:org/one: ")
+        assert answer["code"] == 2
+    else:
+        assert Path(answer["path"]).read_bytes() == BIG
+
+
 def test_the_token_goes_to_the_hub_alone(world: World) -> None:
     world.ask("hf:org/one", HF_TOKEN="hf_secret")
     assert any(path.startswith("/org/one/resolve/") for path in world.hub.logins)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S = 30.0
 _LISTING = "the repository"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class UnreachableError(Exception):
@@ -61,11 +63,12 @@ def look_up(repo: str, revision: str | None, shown: str) -> Listing:
     if revision is not None and re.fullmatch(r"[0-9a-f]{40}", revision) and commit != revision:
         raise ModelError(f"{shown}: the hub answered with another commit, {commit}")
     siblings = [sibling for sibling in info.siblings or [] if _stays_inside(sibling.rfilename)]
+    stored = {sibling.rfilename: sibling.lfs["sha256"] for sibling in siblings if sibling.lfs}
     return Listing(
         repo=repo,
         commit=commit,
-        sizes={sibling.rfilename: sibling.size or 0 for sibling in siblings},
-        sha256={sibling.rfilename: sibling.lfs["sha256"] for sibling in siblings if sibling.lfs},
+        sizes={sibling.rfilename: sibling.size if isinstance(sibling.size, int) else 0 for sibling in siblings},
+        sha256={name: digest for name, digest in stored.items() if isinstance(digest, str) and _SHA256.fullmatch(digest)},
         licence=_licence(info.card_data),
     )
 
@@ -84,6 +87,7 @@ def fetch_chosen(store: Store, listing: Listing, file: str | None, shown: str, p
 def _fetch_all(store: Store, listing: Listing, names: Sequence[str], shown: str, progress: Progress | None) -> None:
     missing = [name for name in names if not (store.snapshot(listing.commit) / name).is_file()]
     total, done = sum(listing.sizes[name] for name in missing), 0
+    _require_room(store, listing, missing, shown)
 
     def advance(of_file: int, _: int) -> None:
         if progress is not None:
@@ -96,6 +100,19 @@ def _fetch_all(store: Store, listing: Listing, names: Sequence[str], shown: str,
         advance(0, 0)
 
 
+def _require_room(store: Store, listing: Listing, missing: Sequence[str], shown: str) -> None:
+    """Before a disk is filled with half a model."""
+    parts = [store.folder / "blobs" / f"{listing.sha256.get(name)}.part" for name in missing]
+    due = sum(listing.sizes[name] for name in missing) - sum(part.stat().st_size for part in parts if part.is_file())
+    place = next(path for path in (store.folder, *store.folder.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    if due > free:
+        raise ModelError(
+            f"{shown}: {due / 1e6:,.1f} MB are still to be fetched, and {free / 1e6:,.1f} MB are free in {place}; "
+            "HF_HOME or HF_HUB_CACHE names a cache elsewhere"
+        )
+
+
 def _fetch_one(store: Store, listing: Listing, name: str, progress: Progress) -> None:
     import huggingface_hub
 
@@ -103,12 +120,12 @@ def _fetch_one(store: Store, listing: Listing, name: str, progress: Progress) ->
     metadata = huggingface_hub.get_hf_file_metadata(url, timeout=_TIMEOUT_S)
     etag = metadata.etag or ""
     blob = store.folder / "blobs" / etag
-    if re.fullmatch(r"[0-9a-f]{64}", etag) and not blob.exists():
+    if _SHA256.fullmatch(etag) and not blob.exists():
         stated = listing.sha256.get(name, etag)
         if stated != etag:
             raise DigestError(f"the hub states SHA-256 {stated} in its list, and {etag} beside the file")
         blob.parent.mkdir(parents=True, exist_ok=True)
-        _stream_blob(metadata.location, blob, _login(metadata.location, url), progress)
+        _stream_blob(metadata.location, blob, _login(metadata.location, url), progress, listing.sizes[name] or None)
     with _quiet():  # finds the blob, or fetches a small file, and puts it into the snapshot
         path = Path(huggingface_hub.hf_hub_download(listing.repo, name, revision=listing.commit))
     if re.fullmatch(r"[0-9a-f]{40}", etag) and _git_digest(path) != etag:
@@ -127,7 +144,7 @@ def _login(location: str, url: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"} if token else {}
 
 
-def _stream_blob(url: str, blob: Path, headers: dict[str, str], progress: Progress) -> None:
+def _stream_blob(url: str, blob: Path, headers: dict[str, str], progress: Progress, size_bytes: int | None) -> None:
     """The blob's name is its SHA-256."""
     import httpx
 
@@ -136,7 +153,7 @@ def _stream_blob(url: str, blob: Path, headers: dict[str, str], progress: Progre
         return None if got == blob.name else f"SHA-256 must be {blob.name} as the hub states, got {got}"
 
     with httpx.Client(verify=trust(), follow_redirects=True, timeout=60.0) as client:
-        fetch_file(client, url, blob, check=check, headers=headers, progress=progress)
+        fetch_file(client, url, blob, check=check, headers=headers, progress=progress, size_bytes=size_bytes)
     cache.remember_digest(blob, blob.name, cache.stamp_of(blob))
 
 
@@ -157,7 +174,7 @@ def _git_digest(path: Path) -> str:
 
 
 def _stays_inside(name: str) -> bool:
-    return not name.startswith("/") and ".." not in name.split("/") and "\\" not in name and name.isprintable()
+    return isinstance(name, str) and not name.startswith("/") and ".." not in name.split("/") and "\\" not in name and name.isprintable()
 
 
 def _licence(card: Any) -> str | None:
@@ -216,7 +233,9 @@ def _no_connection(error: Exception) -> bool:
 
 
 def _words(error: Exception) -> str:
-    """What the hub said, else the first line of the error."""
+    """What the hub said, what the system says, else the first line of the error."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     said = getattr(error, "server_message", None)
     lines = (said or str(error)).strip().splitlines()
     return lines[0].strip() if lines else type(error).__name__

@@ -26,10 +26,12 @@ def fetch_file(
     check: Callable[[Path], str | None],
     headers: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    size_bytes: int | None = None,
 ) -> None:
     """Fetches to ``<target>.part``, on from what an earlier attempt left there, and renames at the end.
 
-    ``check``: what is wrong with the bytes of a file that is whole, or None. Raises DigestError with its words, and httpx's errors.
+    ``check``: what is wrong with the bytes of a file that is whole, or None. ``size_bytes``: what it must have, where that is known; a
+    server that sends more is not listened to. Raises DigestError with the words of either, httpx's errors, and OSError.
     """
     import httpx
 
@@ -38,13 +40,14 @@ def fetch_file(
     for attempt in range(_ATTEMPTS):
         resumed = part.exists() and part.stat().st_size > 0
         try:
-            _stream(client, url, part, headers or {}, progress)
+            _stream(client, url, part, headers or {}, progress, size_bytes)
         except httpx.HTTPError as error:
             if attempt + 1 == _ATTEMPTS or _final(error):
                 raise
             time.sleep(0.3 * 2**attempt)
             continue
-        fault = check(part)
+        more = size_bytes is not None and part.stat().st_size > size_bytes
+        fault = f"it must have {size_bytes:,} bytes as stated, and the server sends more" if more else check(part)
         if fault is None:
             os.replace(part, target)
             return
@@ -65,7 +68,9 @@ def _final(error: httpx.HTTPError) -> bool:
     return 400 <= status < 500 and status not in _TRY_AGAIN
 
 
-def _stream(client: httpx.Client, url: str, part: Path, headers: Mapping[str, str], progress: Progress | None) -> None:
+def _stream(
+    client: httpx.Client, url: str, part: Path, headers: Mapping[str, str], progress: Progress | None, size_bytes: int | None
+) -> None:
     import httpx
 
     have = part.stat().st_size if part.exists() else 0
@@ -81,6 +86,8 @@ def _stream(client: httpx.Client, url: str, part: Path, headers: Mapping[str, st
             for chunk in answer.iter_raw():  # as they arrive: what a broken connection had brought is kept
                 file.write(chunk)
                 done += len(chunk)
+                if size_bytes is not None and done > size_bytes:
+                    return
                 if progress is not None:
                     progress(done, max(total, done))
         if done < total:
