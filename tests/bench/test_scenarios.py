@@ -12,7 +12,7 @@ from swiftsure.bench.exchange import Arrival, Exchange, Prompt, Usage
 from swiftsure.bench.prompts.change import characters, nonce
 from swiftsure.bench.scenarios import agent, rag, reasoning, voice
 from swiftsure.bench.scenarios.agent import AgentSettings
-from swiftsure.bench.scenarios.base import Answer, percentile
+from swiftsure.bench.scenarios.base import Answer
 from swiftsure.bench.scenarios.rag import RagSettings
 from swiftsure.bench.scenarios.reasoning import ReasoningSettings, tokens_by
 from swiftsure.bench.scenarios.speech import speak, word_times
@@ -158,12 +158,6 @@ def test_a_model_that_shows_no_thinking_is_judged_by_its_tokens() -> None:
     assert (answer.verdict, figure(answer, "tokens in 10 s, median")) == ("BACKGROUND", pytest.approx(501))
     assert "shows no thinking" in answer.notes[0]
     assert tokens_by(exchange(arrivals=(), output_tokens=5), 1.0, ("answer",)) is None
-
-
-def test_percentiles_lie_between_their_neighbours() -> None:
-    assert percentile([1.0, 2.0, 3.0], 50) == 2.0
-    assert percentile([0.0, 1.0], 95) == pytest.approx(0.95)
-    assert percentile([], 50) is None
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swiftsure.bench.tiers.boarding import Ride
-from swiftsure.bench.tiers.figures import Figures, claim, figures, middle, percentile
+from swiftsure.bench.tiers.figures import Figures, claim, figures, middle
 
 
 def point(seats: int, user: float, total: float) -> Figures:
@@ -63,10 +63,3 @@ def test_rates_waits_and_price_of_a_setting() -> None:
 def test_repeats_are_medians_figure_by_figure() -> None:
     found = middle([point(4, 10, 90), point(4, 30, 70), point(4, 20, 80)])
     assert (found.seats, found.user_tokens_per_s, found.total_tokens_per_s) == (4, 20, 80)
-
-
-def test_a_percentile_is_a_value_that_was_measured() -> None:
-    assert percentile(range(1, 101), 0.99) == 99
-    assert percentile([7.0], 0.99) == 7.0
-    with pytest.raises(ValueError, match="at least 1 value"):
-        percentile([], 0.5)

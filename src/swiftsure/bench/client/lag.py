@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from array import array
 from time import perf_counter
+
+from swiftsure.bench.percentiles import percentile
 
 PERIOD_S = 0.005
 
@@ -35,10 +36,9 @@ class LagMeter:
         """The largest lag from the second on that holds ``moment``, seconds."""
         return max(self._worst[max(0, int(moment - self._start)) :], default=0.0)
 
-    def percentile(self, share: float) -> float:
-        """The smallest lag that this share of all does not exceed; 0 before the first was taken."""
-        ordered = sorted(self.lags_s)
-        return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
+    def percentile(self, percent: float) -> float:
+        """Of all lags; 0 before the first was taken."""
+        return percentile(self.lags_s, percent) if self.lags_s else 0.0
 
     def _arm(self) -> None:
         self._due = perf_counter() + PERIOD_S

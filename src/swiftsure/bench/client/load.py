@@ -15,6 +15,7 @@ from swiftsure.bench.client.reading import retry_after
 from swiftsure.bench.client.recording import Recording
 from swiftsure.bench.client.sender import Sender
 from swiftsure.bench.exchange import Request
+from swiftsure.bench.percentiles import percentile
 
 _REPORT_S = 0.2
 _LONGEST_PAUSE_S = 30.0
@@ -94,17 +95,16 @@ class Load:
         now = perf_counter()
         wall_s = max(now - self._start, 1e-9)
         full_at, area = self._full or (now, self._taken_up.area)
-        late = sorted(self._late_s)
         return ProcessFacts(
             wall_s=wall_s,
             in_flight_area_s=self._sender.in_flight.area,
             full_s=full_at - self._start,
             users_area_s=area + self._paused_s,
-            lag_p50_s=self._lag.percentile(0.5),
-            lag_p99_s=self._lag.percentile(0.99),
-            lag_max_s=self._lag.percentile(1.0),
+            lag_p50_s=self._lag.percentile(50),
+            lag_p99_s=self._lag.percentile(99),
+            lag_max_s=self._lag.percentile(100),
             cpu_share=cpu_s / wall_s,
-            late_p99_s=late[int(0.99 * (len(late) - 1))] if late else None,
+            late_p99_s=percentile(self._late_s, 99) if self._late_s else None,
             ran_out=self._sender.ran_out,
         )
 

@@ -3,8 +3,7 @@
 Drawn with replacement: prompts, rounds (the same draw for all prompts, for a slow hour hits them all; Owen 2007, Annals of Applied
 Statistics 1, 386-411), and within each prompt and round its repeats. So the interval speaks of prompts and hours like these, not only of
 repeats of these. Bounds are percentiles of the draws, taken a little wider for few prompts (Hesterberg 2015, The American Statistician
-69, 371-386). A percentile is Hyndman and Fan's second kind: the smallest value that reaches the share, or the mean with its neighbour
-where the share is met exactly.
+69, 371-386). A drawn percentile is that of :mod:`swiftsure.bench.percentiles`, over values that stand as often as they were drawn.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from swiftsure.bench.percentiles import percentile_of_sorted
 from swiftsure.records.statistics import student_t
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -86,13 +86,13 @@ class Sample:
         edges = np.unique(pooled[np.minimum((np.arange(1, _BINS + 1) * len(pooled) + _BINS - 1) // _BINS, len(pooled)) - 1])
         counts = np.stack([np.bincount(np.searchsorted(edges, gaps[i]), minlength=len(edges)) for i in known]).astype(np.float64)
         drawn = np.cumsum(self.weights[:, known] @ counts, axis=1)
-        exact = percentiles_of(pooled, percents)
+        exact = [percentile_of_sorted(pooled, percent) for percent in percents]
         found = [self._estimate(edges, drawn, percent, len(pooled), known) for percent in percents]
-        return [_with_value(estimate, float(value)) for estimate, value in zip(found, exact, strict=True)]
+        return [_with_value(estimate, value) for estimate, value in zip(found, exact, strict=True)]
 
     def _estimate(self, ordered: Floats, drawn: Floats, percent: int, count: int, known: NDArray[np.int64]) -> Estimate:
         share = percent / 100
-        value = float(percentiles_of(ordered, [percent])[0])
+        value = percentile_of_sorted(ordered, percent)
         needed = max(MIN_VALUES, math.ceil(1 / min(share, 1 - share) - 1e-9)) if 0 < share < 1 else MIN_VALUES
         prompts, rounds = len(np.unique(self.prompts[known])), len(np.unique(self.rounds[known]))
         low = high = words = None
@@ -107,15 +107,6 @@ class Sample:
         if high is not None and math.isinf(high):
             high, words = None, "the upper bound was not reached"
         return Estimate(value=value, low=low, high=high, count=count, exchanges=len(known), prompts=prompts, rounds=rounds, words=words)
-
-
-def percentiles_of(values: Floats, percents: Sequence[int]) -> Floats:
-    """Of values that may contain infinities, unweighted. Raises ValueError without values."""
-    ordered = np.sort(values)
-    if not len(ordered):
-        raise ValueError("a percentile needs at least 1 value, got 0")
-    even = np.arange(1, len(ordered) + 1, dtype=np.float64)[None, :]
-    return np.array([_weighted(ordered, even, percent / 100)[0] for percent in percents])
 
 
 def _with_value(estimate: Estimate, value: float) -> Estimate:

@@ -15,6 +15,7 @@ from swiftsure.bench.figures.estimate import Estimate, Floats, Sample
 from swiftsure.bench.figures.load import Load, keeps, measure_load, rate, share, split_loads
 from swiftsure.bench.figures.reading import Reading
 from swiftsure.bench.figures.settings import Settings
+from swiftsure.bench.percentiles import percentile_of_sorted
 
 POOLED = {"itl": "gaps_s", "itl_token": "token_gaps_s"}
 """Figures taken over gaps, not over exchanges, and where a reading keeps them."""
@@ -163,4 +164,5 @@ def _curve(well: Sequence[Reading]) -> list[float]:
     gaps: list[Floats] = [reading.gaps_s for reading in well if len(reading.gaps_s)]
     if not gaps:
         return []
-    return [float(v) for v in np.quantile(np.concatenate(gaps), np.linspace(0, 1, 101), method="inverted_cdf")]
+    pooled = np.sort(np.concatenate(gaps))
+    return [percentile_of_sorted(pooled, percent) for percent in range(101)]

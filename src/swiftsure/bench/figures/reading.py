@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from swiftsure.bench.exchange import Arrival, Exchange, Usage
-from swiftsure.bench.figures.estimate import Floats, percentiles_of
+from swiftsure.bench.figures.estimate import Floats
 from swiftsure.bench.figures.settings import Prices
+from swiftsure.bench.percentiles import percentile
 
 MOST_TOKENS_PER_S = 20_000.0
 """No machine decodes one user's text as fast as this: what seems to was held back and came in one burst."""
@@ -159,7 +160,7 @@ def _speeds(exchange: Exchange, arrivals: Sequence[Arrival]) -> tuple[dict[str, 
     gaps = np.diff(times)
     values: dict[str, float] = {}
     if len(gaps):
-        values["itl_own_p50"], values["itl_own_p95"] = (float(v) for v in percentiles_of(gaps, [50, 95]))
+        values["itl_own_p50"], values["itl_own_p95"] = percentile(gaps, 50), percentile(gaps, 95)
     tokens, first, last = exchange.output_tokens, arrivals[0].at_s, _last(exchange, arrivals)
     if not tokens:
         return values, gaps, NO_GAPS

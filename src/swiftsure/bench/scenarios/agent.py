@@ -12,7 +12,7 @@ from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import read
 from swiftsure.bench.prompts.change import cold
 from swiftsure.bench.prompts.context import long_text
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, percentile, refuse_failures
+from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, percentile_if_any, refuse_failures
 from swiftsure.errors import UsageError
 
 _SYSTEM = (
@@ -99,7 +99,7 @@ class _History:
 def _answer(exchanges: list[Exchange], settings: AgentSettings, notes: list[str]) -> Answer:
     values = [read(exchange).values for exchange in exchanges]
     ttft = [value["ttft"] for value in values if "ttft" in value]
-    decode = percentile([value["decode"] for value in values if "decode" in value], 50)
+    decode = percentile_if_any([value["decode"] for value in values if "decode" in value], 50)
     took_s = sum(value.get("e2e", 0.0) for value in values)
     made = sum(exchange.output_tokens or 0 for exchange in exchanges)
     wanted = settings.calls * settings.tokens

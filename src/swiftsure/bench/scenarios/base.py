@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
 
 from swiftsure.bench.exchange import Exchange, Prompt
+from swiftsure.bench.percentiles import percentile
 from swiftsure.errors import EndpointError
 
 SCHEMA = "swiftsure.scenario/1"
@@ -83,15 +84,9 @@ def at_least(name: str, value: float | None, unit: str, limit: float) -> Figure:
     return Figure(name=name, value=value, unit=unit, limit=f"at least {limit:g} {unit}", keeps=None if value is None else value >= limit)
 
 
-def percentile(values: Sequence[float], percent: float) -> float | None:
-    """With linear interpolation between neighbours; None without values."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+def percentile_if_any(values: Sequence[float], percent: float) -> float | None:
+    """None without values."""
+    return percentile(values, percent) if values else None
 
 
 def refuse_failures(exchanges: Sequence[Exchange], *, but: Sequence[str] = ()) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import content, read
 from swiftsure.bench.prompts.change import cold
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile, refuse_failures
+from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile_if_any, refuse_failures
 from swiftsure.errors import UsageError
 
 _PROBLEMS = (
@@ -67,19 +67,19 @@ def reasoning(asker: Asker, settings: ReasoningSettings) -> Answer:
         notes.append("the endpoint counts thinking tokens that it does not show: what is counted here is the answer alone")
     if any(exchange.tokens_by == "estimated" for exchange in exchanges):
         notes.append("some tokens are estimated from characters: an answer that is cut off has no usage (--tokenizer counts them)")
-    ends = percentile(first, 50)
+    ends, thought = percentile_if_any(first, 50), percentile_if_any(known, 50)
     decided = (
         at_most("answer begins, median", ends, "s", settings.seconds)
         if thinks
-        else at_least(f"{what} in {settings.seconds:g} s, median", percentile(known, 50), "tokens", settings.tokens)
+        else at_least(f"{what} in {settings.seconds:g} s, median", thought, "tokens", settings.tokens)
     )
     return Answer(
         scenario="reasoning",
         figures=[
             decided,
-            *([Figure(name=f"{what} in {settings.seconds:g} s, median", value=percentile(known, 50), unit="tokens")] if thinks else []),
+            *([Figure(name=f"{what} in {settings.seconds:g} s, median", value=thought, unit="tokens")] if thinks else []),
             Figure(name=f"{what} in {settings.seconds:g} s, least", value=min(known, default=None), unit="tokens"),
-            Figure(name="first token of any kind, median", value=percentile(_first_tokens(exchanges), 50), unit="s"),
+            Figure(name="first token of any kind, median", value=percentile_if_any(_first_tokens(exchanges), 50), unit="s"),
         ],
         notes=notes,
         exchanges=exchanges,

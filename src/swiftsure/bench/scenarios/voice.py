@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Prompt
 from swiftsure.bench.figures.reading import read
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile, refuse_failures
+from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile_if_any, refuse_failures
 from swiftsure.bench.scenarios.speech import speak, word_times
 from swiftsure.errors import UsageError
 
@@ -65,12 +65,12 @@ def voice(asker: Asker, settings: VoiceSettings) -> Answer:
     return Answer(
         scenario="voice",
         figures=[
-            at_most("first token of the answer, p95", percentile(answers, 95), "s", round(target_s, 6)),
-            Figure(name="first token of the answer, median", value=percentile(answers, 50), unit="s"),
-            at_least("words, slowest of 20 answers", percentile(speeds, 5), "words/s", settings.words_per_s),
+            at_most("first token of the answer, p95", percentile_if_any(answers, 95), "s", round(target_s, 6)),
+            Figure(name="first token of the answer, median", value=percentile_if_any(answers, 50), unit="s"),
+            at_least("words, slowest of 20 answers", percentile_if_any(speeds, 5), "words/s", settings.words_per_s),
             at_most("gaps that would be heard", float(len(gaps)), "gaps", 0),
             Figure(name="longest of these gaps", value=max(gaps, default=0.0), unit="s"),
-            Figure(name="words, median", value=percentile(speeds, 50), unit="words/s"),
+            Figure(name="words, median", value=percentile_if_any(speeds, 50), unit="words/s"),
         ],
         notes=notes,
         exchanges=counted,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from swiftsure.bench.percentiles import percentile
 from swiftsure.bench.tiers.boarding import Boarding, Ride
 from swiftsure.records.statistics import median
 
@@ -54,21 +54,13 @@ def figures(groups: Sequence[Sequence[Ride]], *, seats: int, boarding: Boarding,
         user_tokens_per_s=median(rates) if rates else total,
         total_tokens_per_s=total,
         wait_p50_s=median(ride.wait_s for ride in rides),
-        wait_p99_s=percentile((ride.wait_s for ride in rides), 0.99),
+        wait_p99_s=percentile((ride.wait_s for ride in rides), 99),
         ttft_p50_s=median(ride.ttft_s for ride in rides),
-        ttft_p99_s=percentile((ride.ttft_s for ride in rides), 0.99),
-        gap_p99_s=percentile(gaps, 0.99) if gaps else 0.0,
+        ttft_p99_s=percentile((ride.ttft_s for ride in rides), 99),
+        gap_p99_s=percentile(gaps, 99) if gaps else 0.0,
         cost_per_million=price_hour / 3600.0 / total * 1e6,
         wall_s=wall,
     )
-
-
-def percentile(values: Iterable[float], share: float) -> float:
-    """The smallest value that at least ``share`` of them do not exceed. Raises ``ValueError`` without values."""
-    ordered = sorted(values)
-    if not ordered:
-        raise ValueError("a percentile needs at least 1 value, got 0")
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def middle(repeats: Sequence[Figures]) -> Figures:

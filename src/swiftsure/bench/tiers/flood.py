@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from typing import Any, Literal
 
+from swiftsure.bench.percentiles import percentile
 from swiftsure.bench.tiers.boarding import Ride
-from swiftsure.bench.tiers.figures import percentile
 from swiftsure.bench.tiers.riders import prompts
 from swiftsure.engine.llm import LLM
 from swiftsure.engine.request import Sequence as Running
@@ -160,10 +160,10 @@ def _tide(runs: Sequence[_Run]) -> Tide:
     wall = sum(run.wall_s for run in runs)
     return Tide(
         gap_p50_s=median(gaps),
-        gap_p99_s=percentile(gaps, 0.99),
+        gap_p99_s=percentile(gaps, 99),
         gaps=len(gaps),
         ttft_p50_s=median(ride.ttft_s for ride in rides),
-        ttft_p99_s=percentile((ride.ttft_s for ride in rides), 0.99),
+        ttft_p99_s=percentile((ride.ttft_s for ride in rides), 99),
         priority_tokens_per_s=median(rate for ride in rides if (rate := ride.tokens_per_s) is not None),
         standard_tokens_per_s=sum(run.standard_tokens for run in runs) / wall,
     )
