@@ -1,4 +1,5 @@
-"""An engine's process that turns one bit of the logits in every mode but default. ``WRONG_FROM_PASS``: in that pass and all later ones."""
+"""An engine's process that turns one bit of the logits in every mode but default. ``WRONG_FROM_PASS``: in that pass and all later ones.
+``WRONG_BY``: so much is added to that logit instead."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from swiftsure.serve.engine_process.loop import serve_engine
 
 
 class OneBitOff(CPUBackend):
-    """The lowest bit of one logit of each row: no token changes."""
+    """One logit of each row. The lowest bit of it changes no token."""
 
     passes = 0
 
@@ -24,7 +25,10 @@ class OneBitOff(CPUBackend):
         rows = super().run(batch)
         self.passes += 1
         if self.passes >= int(os.environ["WRONG_FROM_PASS"]):
-            rows.view(np.uint32)[:, 3] ^= 1
+            if added := os.environ.get("WRONG_BY"):
+                rows[:, 3] += float(added)
+            else:
+                rows.view(np.uint32)[:, 3] ^= 1
         return rows
 
 

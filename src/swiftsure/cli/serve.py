@@ -26,7 +26,8 @@ Audit = Annotated[
         "--audit",
         metavar="SHARE",
         section=_AUDIT,
-        help="Compute this share of answers, such as 1%, once more in mode default while nobody waits, and compare digests.",
+        help="Compute this share of answers, such as 1%, once more in mode default while nobody waits, and compare digests; "
+        "of mode fast the distances.",
     ),
 ]
 AuditRecords = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 from uuid import uuid4
@@ -23,8 +23,8 @@ class Job:
     """One answer to one prompt, checked: the prompt fits the context and every id is in the vocabulary.
 
     sampling: resolved, a drawn seed included, so that the job can be repeated with the same tokens. choice: keys the noise beside the seed,
-    so that one prompt has several answers. grammar: what the text must conform to. deadline_s: from submission, waiting included. id: this
-    side's name for it, in audits.
+    so that one prompt has several answers. grammar: what the text must conform to. deadline_s: from submission, waiting included.
+    keep_best: of each row so many of the likeliest tokens are kept for the outcome, for audits. id: this side's name for it, in audits.
     """
 
     prompt_ids: tuple[int, ...]
@@ -33,6 +33,7 @@ class Job:
     tier: Tier = "standard"
     grammar: Grammar | None = None
     deadline_s: float | None = None
+    keep_best: int = 0
     id: str = field(default_factory=lambda: uuid4().hex)
 
     @property
@@ -57,7 +58,8 @@ class Outcome:
 
     stop_string: the one that ended the text, if one did. cached_tokens: of the prompt, read from the prefix cache. timing: seconds by phase
     (engine/request.Timing). levers: this request's own evidence. digest: of the chain of its logits
-    (engine/token_chain.py). digest_trace: four bytes of the chain's state after each token, in hexadecimal.
+    (engine/token_chain.py). digest_trace: four bytes of the chain's state after each token, in hexadecimal. best: token ids and log
+    probabilities of each row, as many as the job has in ``keep_best``.
     """
 
     finish_reason: JobEnd
@@ -70,6 +72,7 @@ class Outcome:
     levers: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     digest: str | None = None
     digest_trace: str = ""
+    best: Sequence[tuple[Sequence[int], Sequence[float]]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

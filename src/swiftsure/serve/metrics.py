@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from swiftsure.serve.audit.tolerance import Distance
 from swiftsure.serve.engine_process.client import Answer
 from swiftsure.serve.jobs import TIERS
 from swiftsure.serve.origin import Origin
@@ -37,10 +38,15 @@ _GAUGES: Mapping[str, tuple[str, str, str | None]] = {
 
 _AUDITS: Mapping[str, str] = {
     "audited_total": "Answers computed once more in mode default",
-    "audit_mismatch_total": "Of them, those whose digest differed",
+    "audit_mismatch_total": "Of them, those whose digest differed, or that were beyond the tolerance of mode fast",
     "audit_failed_total": "Audits that came to no result",
     "audit_dropped_total": "Answers that were to be audited and found no room to wait",
     "audit_waiting": "Answers that wait to be audited",
+}
+_DISTANCES = {
+    "rows": "Rows of logits of mode fast that audits compared with default",
+    "kl_mean": "Mean of their KL(default || fast) in nats, a lower bound",
+    "top1_agreement": "Share of them with the likeliest token of default",
 }
 
 
@@ -138,9 +144,19 @@ class _State(Collector):
                 family.add_metric(list(labels.values()), value)  # type: ignore[attr-defined]  # both kinds have it
         yield from families.values()
         if self._service.auditor is not None:
+            yield from _distances(self._service.auditor.distances)
             for name, value in self._service.auditor.counts.items():
                 audits = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
                 yield audits(f"swiftsure_{name}", _AUDITS[name], value=value)
+
+
+def _distances(distances: Mapping[str, Distance]) -> Iterator[Metric]:
+    """By model, each in mode fast."""
+    for name, text in _DISTANCES.items():
+        family = GaugeMetricFamily(f"swiftsure_audit_fast_{name}", text, labels=["model"])
+        for model, distance in distances.items():
+            family.add_metric([model], getattr(distance, name))
+        yield family
 
 
 _Sample = tuple[str, str, str, dict[str, str], float]

@@ -20,6 +20,8 @@ from swiftsure.engine.scheduler import Tier
 from swiftsure.errors import NotActiveError
 from swiftsure.serve.admission import Lane
 from swiftsure.serve.audit.auditor import Auditor
+from swiftsure.serve.audit.cases import picked
+from swiftsure.serve.audit.tolerance import BEST
 from swiftsure.serve.engine_process.client import Answer, EngineProcess
 from swiftsure.serve.jobs import TIERS, EngineFacts, Job
 from swiftsure.serve.problems import KeyRefusedError, NotServedError, UnavailableError, UnknownModelError
@@ -148,6 +150,8 @@ class ServedModel:
             grammar=grammar,
             deadline_s=min(deadline_s or self._server.deadline_s, self._server.deadline_s),
         )
+        if self.settings.mode == "fast" and self._server.audit is not None and picked(job.id, self._server.audit.share):
+            job = replace(job, keep_best=BEST)
         lane = self.lanes[tier]
         lane.enter(job)
         try:

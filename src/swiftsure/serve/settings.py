@@ -13,6 +13,7 @@ from typing import Any, Literal
 from swiftsure.engine.scheduler import Tier
 from swiftsure.engine.scheduling import Scheduling
 from swiftsure.errors import UsageError
+from swiftsure.serve.audit.tolerance import Tolerance
 from swiftsure.serve.jobs import TIERS
 from swiftsure.serve.parsing.choose import Formats
 
@@ -110,8 +111,9 @@ def read_keys(path: Path) -> tuple[ApiKey, ...]:
 class AuditSettings:
     """Which finished answers are computed once more, and what follows from one that differs.
 
-    share: of requests, above 0 and at most 1. records: the folder for records of differences. on_fail: ``stop`` refuses requests from then
-    on, ``default`` goes on in mode default. most_requests, most_tokens: that may wait. idle_s: the process ends when not needed so long.
+    share: of requests, above 0 and at most 1. tolerance: what mode fast is held to, other modes to bits. records: the folder for records
+    of differences. on_fail: ``stop`` refuses requests from then on, ``default`` goes on in mode default. most_requests, most_tokens: that
+    may wait. idle_s: the process ends when not needed so long.
     """
 
     share: float
@@ -120,6 +122,7 @@ class AuditSettings:
     most_requests: int = 256
     most_tokens: int = 1_000_000
     idle_s: float = 60.0
+    tolerance: Tolerance = field(default_factory=Tolerance)
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -161,8 +164,10 @@ class ServeSettings:
             if names.count(name) > 1:
                 raise UsageError(f"two models are served under the name {name!r}; give them names of their own with NAME=MODEL")
         for model in self.models:
-            if self.audit is not None and model.mode not in ("default", "exact"):
-                raise UsageError(f"audits compare bits with mode default, which mode {model.mode} does not promise; audit default or exact")
+            if self.audit is not None and model.mode not in ("default", "exact", "fast"):
+                raise UsageError(
+                    f"audits compare with mode default: bits of default and exact, tolerances of fast; mode {model.mode} has neither"
+                )
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"a port must be between 0 and 65535, got {self.port}")
         if not (self.keys or self.open_to_all or is_loopback(self.host)):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.serve.audit.cases import Case, CaseQueue, picked
 from swiftsure.serve.audit.record import first_difference, write_record
 from swiftsure.serve.audit.replayer import LOOK_S, NICENESS, Replayer
+from swiftsure.serve.audit.tolerance import Distance
 from swiftsure.serve.jobs import Outcome
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Auditor:
         self._arrived = asyncio.Event()
         self._replayer: Replayer | None = None
         self._used_at = 0.0
+        self._distances: dict[str, Distance] = {}  # of models in mode fast
         self._acting: asyncio.Task[None] | None = None  # on what was found
 
     @property
@@ -49,10 +51,17 @@ class Auditor:
             "audit_waiting": len(self._queue),
         }
 
+    @property
+    def distances(self) -> Mapping[str, Distance]:
+        """How far audited answers of mode fast are from default, by model."""
+        return self._distances
+
     def heard(self, model: ServedModel, answer: Answer) -> None:
         """An answer has ended. Keeps it if it is one of those to audit."""
         outcome, facts = answer.outcome, model.engine.facts
         if outcome is None or facts is None or not answer.token_ids or not picked(answer.job.id, self._settings.share):
+            return
+        if facts.mode == "fast" and len(outcome.best) != len(answer.token_ids):  # of an engine that has fallen back meanwhile
             return
         case = Case(
             model=model.name,
@@ -99,12 +108,22 @@ class Auditor:
     async def _audit(self, case: Case) -> None:
         model = self._service.served(case.model)
         replayer = await self._replayer_of(model, case)
+        if case.facts.mode == "fast":
+            rows = await replayer.weigh(case)
+            self._used_at = monotonic()
+            distance = self._distances.setdefault(model.name, Distance(self._settings.tolerance))
+            broken = distance.add(case.outcome.best, rows)
+            self.audited += 1
+            if broken:
+                self.mismatches += 1
+                await self._breach(model, case, *_beyond(case, broken, distance))
+            return
         token_ids, outcome = await replayer.replay(case)
         self._used_at = monotonic()
         self.audited += 1
         if outcome.digest != case.outcome.digest:
             self.mismatches += 1
-            await self._breach(model, case, token_ids, outcome)
+            await self._breach(model, case, *_differs(case, token_ids, outcome))
 
     async def _replayer_of(self, model: ServedModel, case: Case) -> Replayer:
         if self._replayer is not None and self._replayer.model != model.name:
@@ -129,13 +148,8 @@ class Auditor:
         if replayer is not None:
             await replayer.stop()
 
-    async def _breach(self, model: ServedModel, case: Case, token_ids: tuple[int, ...], outcome: Outcome) -> None:
-        """One answer was not default's: nothing that this engine would say is trusted any more."""
-        difference = first_difference(case, token_ids, outcome)
-        found: dict[str, Any] = {"digest_served": case.outcome.digest, "digest_replayed": outcome.digest, "first_difference": difference}
-        reason = (
-            f"an audit found that mode {case.facts.mode} differs from default at position {difference['position']} of request {case.name}"
-        )
+    async def _breach(self, model: ServedModel, case: Case, place: str, reason: str, found: dict[str, Any]) -> None:
+        """One answer broke the mode's promise: nothing that this engine would say is trusted any more."""
         try:
             path = write_record(
                 self._settings.records,
@@ -145,10 +159,31 @@ class Auditor:
                 pins=model.model.files.pins(),
                 with_prompt=self._service.settings.log_prompts,
             )
-            self._note(f"AUDIT MISMATCH model={model.name} request={case.name} position={difference['position']} record={path}")
+            self._note(f"AUDIT MISMATCH model={model.name} request={case.name} {place} record={path}")
         except OSError as error:
             self._note(f"AUDIT MISMATCH model={model.name} request={case.name} found={found} (no record: {error})")
         self._queue.discard(lambda waiting: waiting.model == model.name)
         fall_back = self._settings.on_fail == "default" and case.facts.mode != "default"
         self._acting = asyncio.create_task(model.fall_back(reason) if fall_back else model.halt(reason))
         await asyncio.shield(self._acting)
+
+
+def _differs(case: Case, token_ids: tuple[int, ...], outcome: Outcome) -> tuple[str, str, dict[str, Any]]:
+    """Of an answer with other bits than default's: its place, the reason in words, and what the record says."""
+    difference = first_difference(case, token_ids, outcome)
+    position = difference["position"]
+    found = {"digest_served": case.outcome.digest, "digest_replayed": outcome.digest, "first_difference": difference}
+    reason = f"an audit found that mode {case.facts.mode} differs from default at position {position} of request {case.name}"
+    return f"position={position}", reason, found
+
+
+def _beyond(case: Case, broken: list[dict[str, Any]], distance: Distance) -> tuple[str, str, dict[str, Any]]:
+    """The same of an answer beyond the tolerances of mode fast."""
+    first = broken[0]
+    where = f" at position {len(case.job.prompt_ids) - 1 + first['output_index']}" if "output_index" in first else ""
+    reason = (
+        f"an audit found that mode {case.facts.mode} is beyond its tolerance{where} of request {case.name}: "
+        f"{first['name']} {first['value']:.4g} against a limit of {first['limit']:g}"
+    )
+    so_far = {"rows": distance.rows, "kl_mean": distance.kl_mean, "top1_agreement": distance.top1_agreement}
+    return f"{first['name']}={first['value']:.4g}", reason, {"broken": broken, "so_far": so_far}

@@ -44,16 +44,28 @@ class Replayer:
 
         Raises DigestError where the model file is no longer the one that was served, and what an engine raises for a job.
         """
-        facts = self._engine.facts
-        if facts is None or (facts.weights_sha256, facts.numerics) != (case.facts.weights_sha256, case.facts.numerics):
-            raise DigestError(
-                f"the model to replay is not the one that answered: {facts and facts.fingerprint}, not {case.facts.fingerprint}"
-            )
+        self._check(case, numerics=True)
         sampling = replace(case.job.sampling, max_tokens=len(case.token_ids), logprobs=None)
         answer = self._engine.submit(replace(case.job, sampling=sampling, tier="standard", deadline_s=None))
         async with answer:
             whole, outcome = await self._while_idle(answer.finish())
         return whole.token_ids, outcome
+
+    async def weigh(self, case: Case) -> list[tuple[list[float], int]]:
+        """What mode default makes of the rows that a case's tokens were drawn from: see ``EngineProcess.weigh``.
+
+        Raises DigestError where the model file is no longer the one that was served, and what an engine raises.
+        """
+        self._check(case, numerics=False)
+        wanted = [ids for ids, _ in case.outcome.best]
+        return await self._while_idle(self._engine.weigh(case.job.prompt_ids, case.token_ids, wanted))
+
+    def _check(self, case: Case, *, numerics: bool) -> None:
+        facts = self._engine.facts
+        if facts is None or facts.weights_sha256 != case.facts.weights_sha256 or (numerics and facts.numerics != case.facts.numerics):
+            raise DigestError(
+                f"the model to replay is not the one that answered: {facts and facts.fingerprint}, not {case.facts.fingerprint}"
+            )
 
     async def stop(self) -> None:
         self._engine.resume()

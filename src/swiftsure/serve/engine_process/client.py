@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal, TypeAlias
@@ -200,6 +200,7 @@ class EngineProcess:
         self._niceness = niceness
         self._paused = False
         self._flights: dict[int, _Flight] = {}
+        self._weighings: dict[int, asyncio.Future[Any]] = {}
         self._next_id = 0
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -236,6 +237,21 @@ class EngineProcess:
         flight = self._flights[job_id] = _Flight(answer=answer, ends_at=ends_at)
         self._send_job(job_id, flight)
         return answer
+
+    async def weigh(
+        self, prompt_ids: Sequence[int], token_ids: Sequence[int], wanted: Sequence[Sequence[int]]
+    ) -> list[tuple[list[float], int]]:
+        """See ``weighing.weigh``. Raises what that raises, EngineLostError or UnavailableError when the process ends meanwhile."""
+        if self.state != "ready":
+            raise UnavailableError(f"the engine is not ready: {self.reason}")
+        number, self._next_id = self._next_id, self._next_id + 1
+        weighing = self._weighings[number] = asyncio.get_running_loop().create_future()
+        self._send({"kind": "weigh", "id": number, "prompt_ids": list(prompt_ids), "token_ids": list(token_ids), "wanted": wanted})
+        try:
+            rows = await weighing
+        finally:
+            self._weighings.pop(number, None)
+        return [(values, likeliest) for values, likeliest in rows]
 
     async def stop(self, *, drain_s: float = 0.0, reason: str = "the server stops") -> None:
         """Takes no more jobs, lets those under way go on for ``drain_s``, then ends them as cancelled and the process with them."""
@@ -311,6 +327,7 @@ class EngineProcess:
                 self._note(f"engine: a message makes no sense: {error!r}")
             code = await self._reap()
             self.deaths += 1
+            self._fail_weighings(EngineLostError("the engine failed while it weighed an answer"))
             self._note(f"engine: its process ended with {code}; {len(self._flights)} requests were under way")
             self.state, self.reason = "restarting", "the engine restarts after a failure"
             self._count_deaths()
@@ -371,7 +388,12 @@ class EngineProcess:
                         flight.answer._put(chunk)
                     if outcome is not None:
                         self._end(job_id, outcome=outcome_from_wire(outcome))
+            case "weighed":
+                if (weighing := self._weighings.get(message["id"])) is not None and not weighing.done():
+                    weighing.set_result(message["rows"])
             case "failed":
+                if (weighing := self._weighings.get(message["id"])) is not None and not weighing.done():
+                    weighing.set_exception(_error_of(message))
                 self._end(message["id"], error=_error_of(message))
             case "snapshot":
                 self.snapshot, self.levers = message["engine"], message["levers"]
@@ -388,6 +410,12 @@ class EngineProcess:
     def _fail_all(self, error: SwiftsureError) -> None:
         for job_id in list(self._flights):
             self._end(job_id, error=error)
+        self._fail_weighings(error)
+
+    def _fail_weighings(self, error: SwiftsureError) -> None:
+        for weighing in self._weighings.values():
+            if not weighing.done():
+                weighing.set_exception(error)
 
     def _cancel(self, job_id: int) -> None:
         if (flight := self._flights.get(job_id)) is not None and not flight.cancelled:

@@ -15,7 +15,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from time import monotonic, perf_counter
 from typing import Any
 
@@ -35,6 +35,7 @@ from swiftsure.serve.engine_process.protocol import (
     message_of,
     outcome_to_wire,
 )
+from swiftsure.serve.engine_process.weighing import weigh
 from swiftsure.serve.jobs import EngineFacts, Job, JobEnd, Outcome
 
 _SNAPSHOT_S = 0.1
@@ -123,6 +124,8 @@ class EngineLoop:
                 self._ended = True
             elif message["kind"] == "submit":
                 self._submit(message)
+            elif message["kind"] == "weigh":
+                self._weigh(message)
             elif message["kind"] == "cancel" and (live := self._live.get(message["id"])) is not None:
                 live.sequence.cancel_requested = True
 
@@ -139,12 +142,23 @@ class EngineLoop:
         try:
             job = job_from_wire(message["job"])
             prompt = np.array(job.prompt_ids, np.int64)
-            sequence = self._llm.submit(prompt, sampling=job.sampling, choice=job.choice, tier=job.tier, digest=True, grammar=job.grammar)
+            sampling = job.sampling
+            if job.keep_best:
+                sampling = replace(sampling, logprobs=max(job.keep_best, sampling.logprobs or 0))
+            sequence = self._llm.submit(prompt, sampling=sampling, choice=job.choice, tier=job.tier, digest=True, grammar=job.grammar)
         except Exception as error:
             self._tell_failure(message["id"], error)
             return
         ends_at = None if job.deadline_s is None else monotonic() + job.deadline_s
         self._live[message["id"]] = Live(id=message["id"], job=job, sequence=sequence, ends_at=ends_at)
+
+    def _weigh(self, message: dict[str, Any]) -> None:
+        try:
+            rows = weigh(self._llm, message["prompt_ids"], message["token_ids"], message["wanted"])
+        except Exception as error:
+            self._tell_failure(message["id"], error)
+        else:
+            self._channel.send({"kind": "weighed", "id": message["id"], "rows": rows})
 
     def _end_overdue(self) -> None:
         now = monotonic()
@@ -176,14 +190,15 @@ class EngineLoop:
             if told == length and not sequence.finished:
                 continue
             start = sequence.prompt_length
-            logprobs = sequence.logprobs[live.logprobs_told :]
+            asked = live.job.sampling.logprobs
+            logprobs = sequence.logprobs[live.logprobs_told :] if asked is not None else []
             live.tokens_told, live.logprobs_told = length, len(sequence.logprobs)
             items.append(
                 [
                     live.id,
                     "".join(sequence.take_pieces()),
                     sequence.ids[start + told : start + length].tolist(),
-                    [logprob_to_wire(entry) for entry in logprobs],
+                    [logprob_to_wire(entry, most=asked or 0) for entry in logprobs],
                     outcome_to_wire(self._outcome(live)) if sequence.finished else None,
                 ]
             )
@@ -197,7 +212,8 @@ class EngineLoop:
         reason: JobEnd = generation.finish_reason
         if reason == "cancelled" and live.overdue:
             reason = "deadline"
-        timing = generation.timing
+        timing, keep = generation.timing, live.job.keep_best
+        best = [tuple(zip(*entry.top[:keep], strict=True)) for entry in live.sequence.logprobs] if keep else []
         return Outcome(
             finish_reason=reason,
             stop_string=live.sequence.assembler.stop_string,
@@ -209,6 +225,7 @@ class EngineLoop:
             levers=generation.levers,
             digest=generation.digest,
             digest_trace="" if live.sequence.chain is None else live.sequence.chain.trace.hex(),
+            best=best,  # type: ignore[arg-type]  # pairs of ids and values
         )
 
     def _tell_failure(self, job_id: int, error: Exception) -> None:

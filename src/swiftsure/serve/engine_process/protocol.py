@@ -6,13 +6,15 @@ To the engine
     ``load``     keywords of :func:`swiftsure.load`, and what the process adds to its niceness; always the first
     ``submit``   ``id`` and a job
     ``cancel``   ``id``; its outcome still comes
+    ``weigh``    ``id``, ``prompt_ids``, ``token_ids`` and, for each of these, ``wanted`` ids: what the model makes of an answer that exists
     ``stop``     what runs is cancelled, and the process ends
 
 From the engine
     ``ready``    facts: the load is done
     ``refused``  ``error``, ``message``, ``exit_code``: the load failed; the process ends
     ``progress`` ``items``: of each job that moved in a pass ``[id, text, token ids, logprobs, outcome or null]``
-    ``failed``   ``id``, ``error``, ``message``: this job alone ended in an error
+    ``failed``   ``id``, ``error``, ``message``: this job, or weighing, alone ended in an error
+    ``weighed``  ``id``, ``rows``: of each token log probabilities of the wanted ids, and the likeliest id
     ``snapshot`` the engine's queues and counters, some ten times a second while it runs
 """
 
@@ -63,6 +65,7 @@ def job_to_wire(job: Job) -> dict[str, Any]:
         "tier": job.tier,
         "grammar": None if job.grammar is None else asdict(job.grammar),
         "deadline_s": job.deadline_s,
+        "keep_best": job.keep_best,
     }
 
 
@@ -77,6 +80,7 @@ def job_from_wire(wire: Mapping[str, Any]) -> Job:
         tier=wire["tier"],
         grammar=grammar_from_wire(wire),
         deadline_s=wire["deadline_s"],
+        keep_best=wire["keep_best"],
     )
 
 
@@ -85,8 +89,9 @@ def grammar_from_wire(wire: Mapping[str, Any]) -> Grammar | None:
     return None if wire["grammar"] is None else Grammar(**wire["grammar"])
 
 
-def logprob_to_wire(entry: TokenLogprob) -> list[Any]:
-    return [entry.token_id, entry.logprob, [list(pair) for pair in entry.top]]
+def logprob_to_wire(entry: TokenLogprob, *, most: int) -> list[Any]:
+    """With at most so many alternatives: more were kept for an audit."""
+    return [entry.token_id, entry.logprob, [list(pair) for pair in entry.top[:most]]]
 
 
 def logprob_from_wire(wire: list[Any]) -> TokenLogprob:
