@@ -9,12 +9,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from cli_runner import Run, start
 
 from swiftsure.bench.protocol.store import read_bench
+from swiftsure.cli.bench_progress import Countdown
 
 sys.path.append(str(Path(__file__).parents[1] / "bench"))
 
@@ -250,3 +252,47 @@ def test_a_killed_scenario_goes_on_after_its_last_answer(swiftsure: Run, tmp_pat
     assert whole_lines(lines)[: len(before)] == before
     prompts = [exchange.trial.prompt for exchange in read_bench(tmp_path).exchanges if not exchange.trial.warm_up]
     assert prompts == [f"call-{n}" for n in range(1, 7)]
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("name", "settings", "figure"),
+    [
+        ("voice", ("--times", "2", "--tokens", "12", "--within", "30"), "first token of the answer, p95"),
+        ("agent", ("--times", "2", "--tokens", "12", "--tool-s", "0"), "the whole, without tools"),
+        ("rag", ("--times", "1", "--tokens", "4", "--context", "300", "--within", "60"), "TTFT of a new context, p95"),
+    ],
+)
+def test_a_scenario_runs_on_a_real_model(
+    swiftsure: Run, smollm2_path: Path, tmp_path: Path, name: str, settings: tuple[str, ...], figure: str
+) -> None:
+    folder = tmp_path / name
+    command = ("bench", "scenario", name, smollm2_path, "--mode", "exact", *settings, "--into", folder, "--json")
+    found = swiftsure(*command, "--output", tmp_path / "answer.json")
+    answer = json.loads(found.out)
+    assert {"INTERACTIVE": 0, "BACKGROUND": 1}[answer["verdict"]] == found.code, found.err
+    decided = next(one for one in answer["figures"] if one["name"] == figure)
+    assert decided["value"] > 0
+    assert decided["keeps"] is not None
+    assert read_bench(folder).head["answer"] == answer
+    exchanges = json.loads((tmp_path / "answer.json").read_text())["exchanges"]
+    assert all(exchange["text"] and exchange["error"] is None for exchange in exchanges)
+
+
+@pytest.mark.parametrize(("columns", "shown"), [(80, "round 1 begins in 0:00:05"), (20, "round 1 begins in 0")])
+def test_a_line_that_is_written_over_is_cut_to_the_terminal_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, columns: int, shown: str
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    countdown = Countdown("round 1 begins")
+    countdown.tick(4.0)
+    assert terminal.getvalue() == f"\r{shown}"
+    countdown.done()
+    assert terminal.getvalue().endswith(f"\r{' ' * len(shown)}\r")
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from swiftsure.cli import bench_options as shared
 from swiftsure.cli import bench_results as results
 from swiftsure.cli import options
-from swiftsure.cli.console import note
+from swiftsure.cli.bench_progress import LoadDisplay
+from swiftsure.cli.console import note, note_wrapped
 from swiftsure.cli.framework import option
 from swiftsure.errors import EndpointError, UsageError
 
 if TYPE_CHECKING:
-    from swiftsure.bench.client import Progress
     from swiftsure.bench.client.knee import Sweep
     from swiftsure.bench.loads.settings import LoadSettings
 
@@ -107,33 +106,17 @@ def bench_load(
     )
     folder = into or shared.new_folder()
     note(f"folder: {folder}")
+    display = LoadDisplay()
     try:
-        sweep = measure_loads(folder, asked, measure=measure, watcher=_Display(), say=note)
-    except KeyboardInterrupt:
-        note(f"interrupted: what was measured is in {folder}; the same command with --into {folder} goes on")
-        raise
-    except EndpointError:
+        sweep = measure_loads(folder, asked, measure=measure, watcher=display, say=note)
+    except (KeyboardInterrupt, EndpointError):
+        display.close()
         note(f"what was measured is in {folder}; the same command with --into {folder} goes on")
         raise
     words = _words(sweep, settings)
-    note(words)
+    note_wrapped("", words)
     about = {**figures.about, "load": words}
     return results.show(folder, replace(figures, about=about), requirements, as_json=as_json)
-
-
-class _Display:
-    """A line that stays where it is on a terminal, and a line for each load."""
-
-    def progress(self, name: str, progress: Progress) -> None:
-        if sys.stderr.isatty():
-            failed = f", {progress.failed} failed" if progress.failed else ""
-            line = f"{name}: {progress.finished} of {progress.total}, {progress.in_flight} in flight{failed}"
-            print(f"\r{line:<79}", end="", file=sys.stderr, flush=True)
-
-    def step_ended(self, name: str, words: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r{'':<79}\r", end="", file=sys.stderr)
-        note(f"  {name}: {words}")
 
 
 def _words(sweep: Sweep, settings: LoadSettings) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -212,18 +211,6 @@ def _engine_window(name: str, *, offline: bool) -> int:
 
     with open_model(resolve(name, offline=offline)) as model:
         return int(model.config.context_length)
-
-
-class ProgressCount:
-    """A count on one line of a terminal; nothing elsewhere."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._count = what, 0
-
-    def one_more(self) -> None:
-        self._count += 1
-        if sys.stderr.isatty():
-            print(f"\r{self._what} {self._count} ", end="", file=sys.stderr, flush=True)
 
 
 def sampling_from(temperature: float | None, extra: str | None) -> dict[str, Any]:

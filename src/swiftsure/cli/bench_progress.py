@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.bench.protocol.state import median_or_none
-from swiftsure.cli.console import note
+from swiftsure.cli.console import note, note_wrapped
 
 if TYPE_CHECKING:
+    from swiftsure.bench.client import Progress
+    from swiftsure.bench.exchange import Exchange
     from swiftsure.bench.protocol.state import CellState, RoundState
 
-_BAR = 18
+_BAR = 13
 _PLAIN_EVERY_S = 60.0
 
 
@@ -113,21 +116,83 @@ def time_text(seconds: float) -> str:
     return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02} min"
 
 
+class LiveLine:
+    """One line of a terminal that is written over again and again, cut to its width; nothing elsewhere. Cleared before other lines come."""
+
+    def __init__(self) -> None:
+        self._shown = 0
+
+    def show(self, words: str) -> None:
+        if sys.stderr.isatty():
+            line = words[: shutil.get_terminal_size().columns - 1]
+            print(f"\r{line:<{self._shown}}", end="", file=sys.stderr, flush=True)
+            self._shown = len(line)
+
+    def clear(self) -> None:
+        if self._shown:
+            print(f"\r{'':<{self._shown}}\r", end="", file=sys.stderr, flush=True)
+            self._shown = 0
+
+
+class LoadDisplay:
+    """A watcher of loads: how the one that runs goes on, and a line for each that has ended."""
+
+    def __init__(self) -> None:
+        self._line = LiveLine()
+
+    def progress(self, name: str, progress: Progress) -> None:
+        failed = f", {progress.failed} failed" if progress.failed else ""
+        self._line.show(f"  {name}: {progress.finished} of {progress.total} answered, {progress.in_flight} in flight{failed}")
+
+    def step_ended(self, name: str, words: str) -> None:
+        self._line.clear()
+        note_wrapped(f"  {name}: ", words)
+
+    def close(self) -> None:
+        self._line.clear()
+
+
+class ScenarioDisplay:
+    """How many of a scenario's answers have come, and how fast the last one was."""
+
+    def __init__(self, name: str, total: int) -> None:
+        self._name, self._total, self._done = name, total, 0
+        self._line = LiveLine()
+
+    def begin(self, known: int) -> None:
+        self._done = known
+        self._line.show(f"{self._name}: {self._done} of {self._total} answers")
+
+    def one_more(self, exchange: Exchange) -> None:
+        from swiftsure.bench.figures.reading import read
+
+        self._done += 1
+        values = read(exchange).values
+        figures = [f"TTFT {_seconds(values['ttft'])}"] if "ttft" in values else []
+        figures += [f"{values['decode']:.0f} tokens/s"] if "decode" in values else []
+        last = f"; the last: {', '.join(figures)}" if figures else ""
+        self._line.show(f"{self._name}: {self._done} of {self._total} answers{last}")
+
+    def close(self) -> None:
+        self._line.clear()
+
+
 class Countdown:
     """The wait for a round's time of day: a line that counts down on a terminal, one line elsewhere."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._told = False
+        self._line = LiveLine()
 
     def tick(self, left_s: float) -> None:
         if sys.stderr.isatty():
             hours, rest = divmod(int(left_s) + 1, 3600)
-            print(f"\r{self._what} in {hours}:{rest // 60:02}:{rest % 60:02} ", end="", file=sys.stderr, flush=True)
+            self._line.show(f"{self._what} in {hours}:{rest // 60:02}:{rest % 60:02}")
         elif not self._told:
             note(f"{self._what} in {time_text(left_s)}")
         self._told = True
 
     def done(self) -> None:
-        if self._told and sys.stderr.isatty():
-            print("\r" + " " * (len(self._what) + 16) + "\r", end="", file=sys.stderr, flush=True)
+        self._line.clear()
+        self._told = False

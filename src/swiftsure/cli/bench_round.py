@@ -165,6 +165,7 @@ def bench_round(
             watcher=display,
             say=note,
             waiting=lambda number, left_s: countdown.tick(left_s),
+            waited=countdown.done,
         )
         code = _measure(folder, asked, outside, rounds=wanted, times=times, pause=pause)
     return max(code, results.show(folder, figures, requirements, as_json=as_json))

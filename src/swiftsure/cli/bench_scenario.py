@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from swiftsure.cli import bench_options as shared
 from swiftsure.cli import options
+from swiftsure.cli.bench_progress import ScenarioDisplay
 from swiftsure.cli.console import note, print_table, print_wrapped
 from swiftsure.cli.framework import option
 from swiftsure.errors import EndpointError, UsageError
@@ -113,15 +113,15 @@ def bench_scenario(
         sampling=shared.sampling_from(temperature, extra),
     )
     folder = into or shared.new_folder()
-    bar = shared.ProgressCount(f"{name}: answers")
+    display = ScenarioDisplay(name, settings.requests)
     note(f"folder: {folder}")
     try:
-        answer = play(folder, asked, measure=measure, say=note, answered=lambda exchange: bar.one_more())
+        answer = play(folder, asked, measure=measure, watcher=display, say=note)
     except (KeyboardInterrupt, EndpointError):
+        display.close()
         note(f"what was measured is in {folder}; the same command with --into {folder} goes on")
         raise
-    if sys.stderr.isatty():
-        note("")
+    display.close()
     if output is not None:
         _write(output, answer)
     if as_json:

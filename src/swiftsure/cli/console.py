@@ -8,7 +8,7 @@ import textwrap
 import time
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -129,9 +129,17 @@ def print_pairs(pairs: Mapping[str, object]) -> None:
 
 def print_wrapped(start: str, text: str) -> None:
     """``start`` and ``text``, on a terminal with later lines under the text; as one line where a program may read it."""
-    if not sys.stdout.isatty():
-        print(start + text)
-        return
+    print(_wrapped(start, text, sys.stdout))
+
+
+def note_wrapped(start: str, text: str) -> None:
+    """The same on stderr."""
+    note(_wrapped(start, text, sys.stderr))
+
+
+def _wrapped(start: str, text: str, to: TextIO) -> str:
+    if not to.isatty():
+        return start + text
     columns = max(40, shutil.get_terminal_size().columns)
     lines = textwrap.wrap(text, columns - len(start), break_long_words=False, break_on_hyphens=False) or [""]
-    print(start + f"\n{' ' * len(start)}".join(lines))
+    return start + f"\n{' ' * len(start)}".join(lines)

@@ -92,7 +92,7 @@ def _climb(
             return "over_saturated", f"up to {load:g} no more is served: {step.served:.4g} a second after {best:.4g}"
         best = max(best, step.served)
         if load >= last:
-            return "last", f"at {load:g}, the largest load asked for, more was still served or not yet twice no more"
+            return "last", f"{load:g} is the largest load asked for, and the endpoint was not yet over-saturated"
         load = min(max(_fitting(load * factor, whole), load + 1 if whole else 0), last)
 
 

@@ -31,6 +31,7 @@ class Outside:
     watcher: Watcher
     say: Say
     waiting: Callable[[int, float], None] = lambda number, left_s: None
+    waited: Callable[[], None] = lambda: None
 
 
 def measure_rounds(folder: Path, asked: Asked, outside: Outside, *, rounds: int, times: Sequence[time] = ()) -> Iterator[RoundState]:
@@ -84,5 +85,8 @@ def _wait(store: BenchFolder, times: Sequence[time], outside: Outside) -> tuple[
         waited = True
         outside.waiting(store.rounds_ended + 1, left_s)
 
-    wait_until(moment, now=lambda: datetime.now(UTC), sleep=sleep, tick=tick)
+    try:
+        wait_until(moment, now=lambda: datetime.now(UTC), sleep=sleep, tick=tick)
+    finally:
+        outside.waited()
     return waited, f"{at:%H:%M}"

@@ -164,5 +164,5 @@ def _facts(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items() if item is not None)
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items() if item not in (None, {}, [], ""))
     return ", ".join(map(_plain, value)) if isinstance(value, (list, tuple)) else str(value)

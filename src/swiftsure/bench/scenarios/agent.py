@@ -40,6 +40,10 @@ class AgentSettings:
         if not 0 <= self.tool_s <= 600 or not 0 < self.wait_s <= 86_400:
             raise UsageError(f"a tool takes 0 to 600 s, and a person waits up to a day, got {self.tool_s:g} and {self.wait_s:g}")
 
+    @property
+    def requests(self) -> int:
+        return self.calls
+
 
 def agent(asker: Asker, settings: AgentSettings) -> Answer:
     """Runs the calls one after the other. What the window has no room for any more is left out, oldest first, and said so."""
@@ -107,7 +111,7 @@ def _answer(exchanges: list[Exchange], settings: AgentSettings, notes: list[str]
     if made < 0.98 * wanted:
         whole_s = None if decode is None else sum(ttft) + wanted / decode
         notes.append(f"the answers had {made} of {wanted} tokens; the whole is reckoned for all of them, by the decode speed")
-    told = ", ".join(f"{wanted / speed:.0f} s at {speed} tokens/s" for speed in _COMPARED)
+    told = ", ".join(f"{wanted / speed:.{0 if wanted > 10 * speed else 1}f} s at {speed} tokens/s" for speed in _COMPARED)
     notes.append(f"{settings.calls} calls of {settings.tokens} tokens: {told}, before any first token and tool")
     if any(read(exchange).burst for exchange in exchanges):
         notes.append("some answers came in one burst: their decode speed is not known")
@@ -115,12 +119,12 @@ def _answer(exchanges: list[Exchange], settings: AgentSettings, notes: list[str]
         scenario="agent",
         figures=[
             at_most("the whole, without tools", whole_s, "s", settings.wait_s),
-            Figure(name="measured, without tools", value=took_s, unit="s"),
+            *([] if whole_s == took_s else [Figure(name="measured, without tools", value=took_s, unit="s")]),
             Figure(name="tools", value=settings.tool_s * (settings.calls - 1), unit="s"),
             Figure(name="decode, median", value=decode, unit="tokens/s"),
             Figure(name="TTFT of the first call", value=ttft[0] if ttft else None, unit="s"),
             Figure(name="TTFT of the last call", value=ttft[-1] if ttft else None, unit="s"),
-            Figure(name="first tokens, in all", value=sum(ttft), unit="s"),
+            Figure(name="TTFT of all calls together", value=sum(ttft), unit="s"),
         ],
         notes=notes,
         exchanges=exchanges,

@@ -34,9 +34,12 @@ class Asker(Protocol):
 
 
 class ScenarioSettings(Protocol):
-    """A frozen dataclass of numbers."""
+    """A frozen dataclass of numbers. ``requests``: how many a scenario sends with them."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def requests(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +90,11 @@ def at_least(name: str, value: float | None, unit: str, limit: float) -> Figure:
 def percentile_if_any(values: Sequence[float], percent: float) -> float | None:
     """None without values."""
     return percentile(values, percent) if values else None
+
+
+def few(answers: int) -> list[str]:
+    """A note where the 95th percentile of so many answers is the slowest of them."""
+    return [f"of {answers} answers the 95th percentile is the slowest"] if answers < 20 else []
 
 
 def refuse_failures(exchanges: Sequence[Exchange], *, but: Sequence[str] = ()) -> None:

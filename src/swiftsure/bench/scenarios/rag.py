@@ -8,7 +8,7 @@ from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import read
 from swiftsure.bench.prompts.change import cold, with_context
 from swiftsure.bench.prompts.context import context_for, long_text
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, percentile_if_any, refuse_failures, told_prompt_tokens
+from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, few, percentile_if_any, refuse_failures, told_prompt_tokens
 from swiftsure.errors import UsageError
 
 _QUESTIONS = (
@@ -35,6 +35,10 @@ class RagSettings:
         if not 0 < self.wait_s <= 86_400:
             raise UsageError(f"the wait must be above 0 and at most a day, got {self.wait_s:g} s")
 
+    @property
+    def requests(self) -> int:
+        return len(_QUESTIONS) * self.documents
+
 
 def rag(asker: Asker, settings: RagSettings) -> Answer:
     """Each document is asked about twice: the first answer needs the whole prefill, the second what a prefix cache leaves of it."""
@@ -57,6 +61,7 @@ def rag(asker: Asker, settings: RagSettings) -> Answer:
     known = [(count, ttft_s) for exchange, ttft_s in zip(first, ttft, strict=True) if (count := told_prompt_tokens(exchange))]
     speed = percentile_if_any([count / ttft_s for count, ttft_s in known if ttft_s > 0], 50)
     notes = [f"about {context.tokens} tokens of context" + (f": {context.scaled}" if context.scaled else "")]
+    notes += few(len(ttft))
     if context.scaled and ttft:
         notes.append("with the whole context the first token would take longer, at least in proportion")
     return Answer(

@@ -37,6 +37,10 @@ class ReasoningSettings:
         if not 1 <= self.tokens <= 1_000_000 or not 1 <= self.problems <= 100:
             raise UsageError(f"tokens must lie in 1..1000000 and problems in 1..100, got {self.tokens} and {self.problems}")
 
+    @property
+    def requests(self) -> int:
+        return self.problems
+
 
 def reasoning(asker: Asker, settings: ReasoningSettings) -> Answer:
     """How many tokens are thought in so many seconds, and whether the answer has begun by then. An answer is cut off a little later."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange
@@ -29,6 +29,14 @@ class _Sending:
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self.scenario), "sampling": dict(self.sampling)}
+
+
+class ScenarioWatcher(Protocol):
+    """Is told how it goes on. ``known``: answers that an earlier start left."""
+
+    def begin(self, known: int) -> None: ...
+
+    def one_more(self, exchange: Exchange) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +66,10 @@ def play(
     asked: ScenarioAsked,
     *,
     measure: Measure,
+    watcher: ScenarioWatcher | None = None,
     say: Say = lambda words: None,
-    answered: Callable[[Exchange], None] = lambda exchange: None,
 ) -> Answer:
-    """Each answer is in the folder as soon as it has ended, the scenario's in bench.json. ``answered`` is told of each that was asked now.
+    """Each answer is in the folder as soon as it has ended, the scenario's in bench.json.
 
     Raises UsageError where the folder holds a whole measurement or another, EndpointError where an answer fails: the next start goes on
     with those before it.
@@ -74,10 +82,13 @@ def play(
         known = usable(exchanges, store.cells)
         if known:
             say(f"{len(known)} answers of an earlier start are taken from {folder}")
+        if watcher is not None:
+            watcher.begin(len(known))
 
         def keep(exchange: Exchange) -> None:
             store.append(exchange)
-            answered(exchange)
+            if watcher is not None:
+                watcher.one_more(exchange)
 
         asker = ClientAsker(
             target=target_of(asked.target, store.head),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Prompt
 from swiftsure.bench.figures.reading import read
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, percentile_if_any, refuse_failures
+from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, few, percentile_if_any, refuse_failures
 from swiftsure.bench.scenarios.speech import speak, word_times
 from swiftsure.errors import UsageError
 
@@ -46,6 +46,10 @@ class VoiceSettings:
         if not 0.1 <= self.words_per_s <= 100:
             raise UsageError(f"words per second must lie in 0.1..100, got {self.words_per_s:g}")
 
+    @property
+    def requests(self) -> int:
+        return self.turns + 1  # the first is not counted
+
 
 def voice(asker: Asker, settings: VoiceSettings) -> Answer:
     """The same system prompt in every turn, as a product has it: a prefix cache may know it. The first turn is not counted."""
@@ -60,6 +64,7 @@ def voice(asker: Asker, settings: VoiceSettings) -> Answer:
     gaps = [gap for speech in spoken for gap in speech.gaps_s]
     target_s = settings.gap_s - settings.sound_s
     notes = [f"{settings.gap_s * 1000:.0f} ms from question to sound, of which {settings.sound_s * 1000:.0f} ms are not the model's"]
+    notes += few(len(counted))
     if any(value["first_answer"] > value["ttft"] for value in values if "first_answer" in value):
         notes.append("the model thinks before it answers: what is spoken begins with the answer")
     return Answer(
@@ -67,9 +72,9 @@ def voice(asker: Asker, settings: VoiceSettings) -> Answer:
         figures=[
             at_most("first token of the answer, p95", percentile_if_any(answers, 95), "s", round(target_s, 6)),
             Figure(name="first token of the answer, median", value=percentile_if_any(answers, 50), unit="s"),
-            at_least("words, slowest of 20 answers", percentile_if_any(speeds, 5), "words/s", settings.words_per_s),
+            at_least("words, slowest 5 % of answers", percentile_if_any(speeds, 5), "words/s", settings.words_per_s),
             at_most("gaps that would be heard", float(len(gaps)), "gaps", 0),
-            Figure(name="longest of these gaps", value=max(gaps, default=0.0), unit="s"),
+            *([Figure(name="longest of these gaps", value=max(gaps), unit="s")] if gaps else []),
             Figure(name="words, median", value=percentile_if_any(speeds, 50), unit="words/s"),
         ],
         notes=notes,
