@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import importlib.util
 import math
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -180,14 +180,27 @@ def test_a_table_has_a_row_an_exchange_and_no_formula_of_a_spreadsheet(tmp_path:
     assert tuple(table[0]) == export.COLUMNS
 
 
-def test_parquet_is_written_or_refused_in_words(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    if importlib.util.find_spec("pyarrow") is None and importlib.util.find_spec("polars") is None:
-        with pytest.raises(UsageError, match=r"pip install 'swiftsure\[parquet\]'"):
-            export.write([exchange()], path)
-    else:
-        export.write([exchange(), failed()], path)
-        assert path.read_bytes()[:4] == b"PAR1"
+def test_a_parquet_file_has_the_rows_of_the_csv_and_the_arrivals(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    exchanges = [exchange(tokens=5), failed(error_words="=1"), exchange(rate_per_s=2.5, warm_up=True, first_byte_s=None, usage=None)]
+    prices = Prices(prompt=1, output=2)
+    export.write(exchanges, tmp_path / "a.parquet", prices=prices)
+    table = parquet.read_table(tmp_path / "a.parquet")
+    assert table.column_names == [*export.COLUMNS, "arrivals_s"]
+    found = table.to_pylist()
+    assert [row.pop("arrivals_s") for row in found] == [[arrival.at_s for arrival in one.arrivals] for one in exchanges]
+    assert found == export.rows(exchanges, prices)
+    kinds = {name: str(table.schema.field(name).type) for name in ("ttft", "round", "warm_up", "error", "arrivals_s")}
+    assert kinds == {"ttft": "double", "round": "int64", "warm_up": "bool", "error": "string", "arrivals_s": "list<element: double>"}
+    export.write([], tmp_path / "none.parquet")
+    assert parquet.read_table(tmp_path / "none.parquet").schema.equals(table.schema)
+
+
+def test_parquet_without_pyarrow_is_refused_in_words_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UsageError, match=r"pip install 'swiftsure\[parquet\]'"):
+        export.write([exchange()], tmp_path / "a.parquet")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["a", "a.xlsx"])

@@ -28,7 +28,7 @@ COLUMNS = tuple(dict.fromkeys(COLUMNS))
 
 def write(exchanges: Sequence[Exchange], path: str | Path, *, prices: Prices | None = None) -> None:
     """Writes ``.csv`` or ``.parquet`` whole or not at all; Parquet also holds every arrival (``arrivals_s``). Raises UsageError for another
-    ending, and for Parquet where neither pyarrow nor polars is installed."""
+    ending, and for Parquet where pyarrow is not installed."""
     ending = Path(path).suffix.lower()
     if ending == ".csv":
         write_text(path, _csv(exchanges, prices))
@@ -80,14 +80,7 @@ def _parquet(exchanges: Sequence[Exchange], prices: Prices | None) -> bytes:
     try:
         arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError:
-        try:
-            polars = importlib.import_module("polars")
-        except ImportError:
-            raise UsageError("Parquet needs pyarrow or polars: pip install 'swiftsure[parquet]', or write a .csv file") from None
-        kinds = dict.fromkeys(WORDS, polars.String) | dict.fromkeys(WHOLE, polars.Int64) | dict.fromkeys(YES_NO, polars.Boolean)
-        kinds |= dict.fromkeys(NUMBERS, polars.Float64) | {"arrivals_s": polars.List(polars.Float64)}
-        polars.DataFrame(table, schema={name: kinds[name] for name in table}).write_parquet(target)
-        return target.getvalue()
+        raise UsageError("Parquet needs pyarrow: pip install 'swiftsure[parquet]', or write a .csv file") from None
     types = dict.fromkeys(WORDS, arrow.string()) | dict.fromkeys(WHOLE, arrow.int64()) | dict.fromkeys(YES_NO, arrow.bool_())
     types |= dict.fromkeys(NUMBERS, arrow.float64()) | {"arrivals_s": arrow.list_(arrow.float64())}
     schema = arrow.schema([(name, types[name]) for name in table])
