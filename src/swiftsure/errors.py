@@ -13,6 +13,7 @@
     ├── TemplateError              2   a chat template refused the messages or misbehaved
     ├── ContextLengthError         2   the request does not fit the context
     ├── CapacityError              1   memory or key-value blocks ran out
+    │   └── GrammarLimitError          following a grammar took more than its limits allow, or it leads nowhere
     ├── NotActiveError             3   a mode or a lever cannot engage
     ├── UnprovedError              3   occasions arose and the evidence is missing
     ├── ContractError              1   a promise was broken while running
@@ -88,6 +89,10 @@ class ContextLengthError(SwiftsureError):
 
 class CapacityError(SwiftsureError):
     exit_code = 1
+
+
+class GrammarLimitError(CapacityError):
+    pass
 
 
 class NotActiveError(SwiftsureError):

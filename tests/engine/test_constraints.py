@@ -21,7 +21,7 @@ from swiftsure.engine.drafting.forced import Forced
 from swiftsure.engine.engine import Engine
 from swiftsure.engine.request import Request
 from swiftsure.engine.sampling import SamplingParams
-from swiftsure.errors import CapacityError, UsageError
+from swiftsure.errors import GrammarLimitError, UsageError
 from tiny_models import TinyModel, TinySpec
 
 pytest.importorskip("llguidance")
@@ -278,7 +278,7 @@ def test_a_grammar_that_grows_beyond_its_limits_ends_its_own_request(model, comp
         [request(ambiguous, max_tokens=400, logit_bias={END: -100.0}), request(GRAMMARS[1], max_tokens=5)],
         levers=ALL_LEVERS,
     )
-    assert isinstance(bad.error, CapacityError)
+    assert isinstance(bad.error, GrammarLimitError)
     assert re.search(r"the grammar (took more than its limits allow|must take at most 3 ms a token)", str(bad.error))
     assert good.error is None
     assert good.output_length == 5

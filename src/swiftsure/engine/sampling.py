@@ -18,6 +18,8 @@ MIN_REPETITION_PENALTY = 0.01  # far below, logits overflow
 MAX_REPETITION_PENALTY = 10.0
 MAX_LOGPROBS = 20
 MAX_STOP_STRINGS = 16
+MAX_STOP_CHARACTERS = 4096  # of one; every piece of text is compared with it
+MAX_BIASED_TOKENS = 4096  # each costs the passes of others some microseconds before the first token
 
 
 class SamplingFields(TypedDict, total=False):
@@ -46,10 +48,10 @@ class SamplingParams:
     temperature: 0 takes the best token; above, the token is argmax(processed logits / temperature + Gumbel noise).
     top_p, top_k, min_p: keep the nucleus, the k best (0: all), those of at least min_p times the best probability.
     seed: with temperature above 0 and no seed, one is drawn and reported back with the generation.
-    stop: strings that end the text; they are not part of it.
+    stop: strings that end the text, at most 16 of at most 4,096 characters; they are not part of it.
     repetition_penalty: divides (or multiplies, below zero) logits of tokens in prompt or output; 1 is none.
     presence_penalty, frequency_penalty: subtracted once, or once a count, for tokens in the output; 0 is none.
-    logit_bias: token id -> number added to its logit.
+    logit_bias: token id -> number added to its logit, for at most 4,096 tokens.
     logprobs: None, or how many best alternatives to report beside each token (0: the token alone), of the raw logits.
     ignore_eos: go on past end-of-turn tokens (for measurements of a fixed length).
     """
@@ -167,6 +169,8 @@ def _stop_strings(value: Any) -> tuple[str, ...]:
     for string in strings:
         if not isinstance(string, str) or not string:
             raise UsageError(f"stop must hold strings that are not empty, got {string!r}")
+        if len(string) > MAX_STOP_CHARACTERS:
+            raise UsageError(f"stop must hold strings of at most {MAX_STOP_CHARACTERS} characters, got {len(string)}")
         if any("\ud800" <= character <= "\udfff" for character in string):
             raise UsageError(f"stop must hold valid Unicode, which never has a lone surrogate, got {string!r}")
     return strings
@@ -175,6 +179,8 @@ def _stop_strings(value: Any) -> tuple[str, ...]:
 def _logit_bias(value: Any) -> dict[int, float]:
     if not isinstance(value, Mapping):
         raise UsageError(f"logit_bias must map token ids to numbers, got {value!r}")
+    if len(value) > MAX_BIASED_TOKENS:
+        raise UsageError(f"logit_bias must hold at most {MAX_BIASED_TOKENS} tokens, got {len(value)}")
     return {
         _integer("logit_bias token id", token, low=0): _number(f"logit_bias[{token}]", bias, low=-100.0, high=100.0)
         for token, bias in value.items()

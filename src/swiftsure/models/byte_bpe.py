@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from swiftsure.errors import ModelFileError, UnsupportedModelError
 from swiftsure.models.gguf import Metadata
 from swiftsure.models.segmenter import Place
+from swiftsure.models.tokenizers_library import ids_of
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class ByteLevelBPE:
         self._engine = _build_engine(vocabulary, merges, pre)
 
     def encode(self, text: str, place: Place) -> list[int]:
-        return list(self._engine.encode(text, add_special_tokens=False).ids) if text else []
+        return ids_of(self._engine, text) if text else []
 
     def spell(self, token: int) -> bytes:
         text = self._vocabulary.tokens[token]

@@ -32,7 +32,7 @@ from swiftsure.models.tokenizer_fields import (
     list_of,
     steps_of,
 )
-from swiftsure.models.tokenizers_library import faults_named
+from swiftsure.models.tokenizers_library import faults_named, ids_of
 from swiftsure.models.unigram import Unigram
 from swiftsure.models.vocabulary import TokenKind, Vocabulary
 
@@ -192,7 +192,7 @@ def _bpe(file: TokenizerFile) -> Callable[[Place], _Encoder]:
     def at(place: Place) -> _Encoder:
         engine = Engine(shared)
         normalize = _set_steps(engine, file, place)
-        return normalize, lambda text: list(engine.encode(text, add_special_tokens=False).ids) if text else []
+        return normalize, lambda text: ids_of(engine, text) if text else []
 
     return at
 

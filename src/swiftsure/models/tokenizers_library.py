@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from swiftsure.errors import ModelFileError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Engine
+
+
+def ids_of(engine: Engine, text: str) -> list[int]:
+    """Ids of a text, without special tokens, with the interpreter lock released.
+
+    The library's ``encode`` keeps the lock to its end, for seconds with some megabytes of text: a server would stand still.
+    """
+    (encoding,) = engine.encode_batch_fast([text], add_special_tokens=False)
+    return list(encoding.ids)
 
 
 @contextmanager

@@ -6,13 +6,15 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from swiftsure.errors import quotable
 from swiftsure.serve.apis import errors as wire_errors
 from swiftsure.serve.problems import Problem
 from swiftsure.serve.settings import is_loopback
 
 
 class BodyLimit:
-    """Middleware: 413 for a body of more than ``most_bytes``. One without an announced length is counted as it comes."""
+    """Middleware: 413 for a body of more than ``most_bytes``, 415 for a compressed one, whose size nobody knows. One without an announced
+    length is counted as it comes."""
 
     def __init__(self, app: ASGIApp, *, most_bytes: int) -> None:
         self._app = app
@@ -22,7 +24,12 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        announced = Request(scope).headers.get("content-length", "0")
+        headers = Request(scope).headers
+        if (coding := headers.get("content-encoding", "identity").strip().lower()) != "identity":
+            message = f"a request's body must come as it is, without content-encoding, got {quotable(coding)[:40]}"
+            await self._answer(Problem(status=415, kind="invalid_request", message=message), scope, receive, send)
+            return
+        announced = headers.get("content-length", "0")
         if not announced.isdecimal() or int(announced) > self._most:
             await self._refuse(scope, receive, send)
             return
@@ -53,8 +60,13 @@ class BodyLimit:
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = Problem(status=413, kind="too_large", message=f"a request's body must hold at most {self._most} bytes")
+        await self._answer(problem, scope, receive, send)
+
+    @staticmethod
+    async def _answer(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
+        """Without reading the body."""
         headers = {"connection": "close"}
-        await JSONResponse(wire_errors.body_for(scope["path"], problem), 413, headers=headers)(scope, receive, send)
+        await JSONResponse(wire_errors.body_for(scope["path"], problem), problem.status, headers=headers)(scope, receive, send)
 
 
 class OwnNames:

@@ -5,7 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from swiftsure.errors import CapacityError, ContextLengthError, NotActiveError, SwiftsureError, TemplateError, UsageError, quotable
+from swiftsure.errors import (
+    CapacityError,
+    ContextLengthError,
+    GrammarLimitError,
+    NotActiveError,
+    SwiftsureError,
+    TemplateError,
+    UsageError,
+    quotable,
+)
 
 
 class BusyError(SwiftsureError):
@@ -96,7 +105,7 @@ def problem_of(error: BaseException) -> Problem:
             return Problem(status=400, kind="invalid_request", message=message, code="context_length_exceeded")
         case RefusedError():
             return Problem(status=400, kind="invalid_request", message=message, code=error.code, param=error.param)
-        case UsageError() | TemplateError():
+        case UsageError() | TemplateError() | GrammarLimitError():  # the same request would fail again
             return Problem(status=400, kind="invalid_request", message=message)
         case DeadlineError():
             return Problem(status=504, kind="timeout", message=message, code="deadline_exceeded")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from swiftsure.engine.activation import Status, exit_line
 from swiftsure.engine.constraints.compiler import check_grammar
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from swiftsure.models.model import Model
 
 _TOKENIZER_THREADS = 2
+_LONG_CHARACTERS = 200_000  # of a prompt: some 0.1 s of work and more
 
 
 class ServedModel:
@@ -41,6 +42,7 @@ class ServedModel:
         settings: ModelSettings,
         server: ServeSettings,
         threads: ThreadPoolExecutor,
+        long_texts: ThreadPoolExecutor,
         on_end: Callable[[ServedModel, Answer], None],
     ) -> None:
         self.name = settings.name
@@ -51,7 +53,7 @@ class ServedModel:
         self.breach: str | None = None  # what an audit found
         self.fell_back = False  # to mode default, because of it
         self.lanes: Mapping[Tier, Lane] = {tier: Lane(tier, server.lane(tier)) for tier in TIERS}
-        self._threads = threads
+        self._threads, self._long_texts = threads, long_texts
         self._on_end = on_end
         self._model: Model | None = None
         self._began = perf_counter()
@@ -108,14 +110,16 @@ class ServedModel:
     async def encode(self, prompt: Prompt, **chat: Unpack[ChatFields]) -> tuple[int, ...]:
         """Token ids of text, chat messages or ids, checked against vocabulary and context; see :func:`swiftsure.engine.inputs.prompt_ids`.
 
-        Raises UsageError, TemplateError and ContextLengthError. Runs on a thread: a long text or a slow template stops nobody else.
+        Raises UsageError, TemplateError and ContextLengthError. Runs on a thread: a long text or a slow template stops nobody else, and
+        long texts wait for each other alone.
         """
         model, context = self.model, self.facts.context
 
         def encode() -> tuple[int, ...]:
             return tuple(prompt_ids(model, prompt, context=context, chat=chat).tolist())
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, encode)
+        threads = self._long_texts if _is_long((prompt, chat)) else self._threads
+        return await asyncio.get_running_loop().run_in_executor(threads, encode)
 
     async def check_grammar(self, grammar: Grammar | None) -> None:
         """Raises UsageError for a grammar that cannot be used, with what is wrong. On a thread: it may take some 0.1 s."""
@@ -209,7 +213,8 @@ class Service:
         self.auditor: Auditor | None = None
         self._audit: asyncio.Task[None] | None = None
         self._threads = ThreadPoolExecutor(_TOKENIZER_THREADS, thread_name_prefix="text")
-        self._models = {model.name: ServedModel(model, settings, self._threads, self._ended) for model in settings.models}
+        self._long_texts = ThreadPoolExecutor(1, thread_name_prefix="long text")
+        self._models = {model.name: ServedModel(model, settings, self._threads, self._long_texts, self._ended) for model in settings.models}
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
@@ -270,12 +275,28 @@ class Service:
                 await self._audit
             self._audit = None
         await asyncio.gather(*(model.stop(drain_s=self.settings.drain_s) for model in self.models))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._long_texts):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _ended(self, model: ServedModel, answer: Answer) -> None:
         for listener in self.listeners:
             with contextlib.suppress(Exception):  # a listener that fails must not take the answer with it
                 listener(model, answer)
+
+
+def _is_long(value: Any) -> bool:
+    """Of JSON and tuples of it, by the characters of all texts. Without recursion, and so for any depth; an id counts as a few."""
+    found, level = 0, [value]
+    while level and found <= _LONG_CHARACTERS:
+        found += sum(len(part) if isinstance(part, str) else 4 for part in level)
+        level = [inner for part in level for inner in _parts(part)]
+    return found > _LONG_CHARACTERS
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, (list, tuple)) else ()
 
 
 def note(text: str) -> None:

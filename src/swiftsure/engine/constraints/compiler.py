@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from swiftsure.engine.constraints.grammar import JSON_STYLE, Grammar
-from swiftsure.errors import CapacityError, UsageError, quotable
+from swiftsure.errors import GrammarLimitError, UsageError, quotable
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
@@ -88,7 +88,7 @@ class GrammarCompiler:
         matcher = LLMatcher(self._vocabulary(), _source(grammar), log_level=0, limits=_limits())
         matcher.compute_bitmask()
         if matcher.is_error():
-            raise UsageError(quotable(f"the {grammar.kind} cannot be compiled: {matcher.get_error()}"))
+            raise UsageError(quotable(f"the {grammar.kind} cannot be compiled: {_in_words(matcher.get_error())}"))
         return matcher
 
     def _vocabulary(self) -> LLTokenizer:
@@ -165,6 +165,11 @@ def _source(grammar: Grammar) -> str:
         raise UsageError(quotable(f"the {grammar.kind} cannot be used: {error}")) from None
 
 
+def _in_words(error: str) -> str:
+    """What llguidance says, where that is a name of its inside."""
+    return "it refers to itself without reading anything" if error.startswith("NoExtensionBias") else error
+
+
 @cache
 def _limits() -> LLParserLimits:
     from llguidance._lib import LLParserLimits
@@ -182,6 +187,6 @@ def _limits() -> LLParserLimits:
 
 
 def require_sound(matcher: LLMatcher) -> None:
-    """Raises CapacityError where a grammar ran into a limit on the way."""
+    """Raises GrammarLimitError where a grammar ran into a limit on the way."""
     if matcher.is_error():
-        raise CapacityError(quotable(f"the grammar took more than its limits allow: {matcher.get_error()}"))
+        raise GrammarLimitError(quotable(f"the grammar took more than its limits allow: {matcher.get_error()}"))

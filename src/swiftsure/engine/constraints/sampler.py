@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from swiftsure.engine.constraints.compiler import require_sound
 from swiftsure.engine.request import TokenSampler
-from swiftsure.errors import CapacityError
+from swiftsure.errors import GrammarLimitError
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
@@ -52,7 +52,7 @@ class ConstrainedSampler:
     def accept(self, logits: NDArray[np.float32], draft: NDArray[np.int32]) -> NDArray[np.int32]:
         """As ``kernels.Sampler.accept``; the tokens also end where the grammar does.
 
-        Raises CapacityError where the grammar exceeds a limit, or where no token of the vocabulary continues it.
+        Raises GrammarLimitError where the grammar exceeds a limit, or where no token of the vocabulary continues it.
         """
         masked = self._scratch.rows((len(logits), logits.shape[1]))
         rows, followed = self._mask(logits, draft.tolist(), masked)
@@ -82,7 +82,7 @@ class ConstrainedSampler:
             out[row] = -np.inf
             np.copyto(out[row], logits[row], where=allowed)
             if not allowed.any():
-                raise CapacityError("no token of the vocabulary continues the grammar")
+                raise GrammarLimitError("no token of the vocabulary continues the grammar")
             if row == len(draft):
                 break
             began = thread_time()
@@ -95,12 +95,12 @@ class ConstrainedSampler:
         return len(logits), len(draft)
 
     def _account(self, began: float) -> None:
-        """One more mask was computed. Raises CapacityError when all of them took too long."""
+        """One more mask was computed. Raises GrammarLimitError when all of them took too long."""
         self._spent_s += thread_time() - began
         self._tokens += 1
         if self._spent_s > ONCE_S + PER_TOKEN_S * self._tokens:
             average = self._spent_s / self._tokens
-            raise CapacityError(
+            raise GrammarLimitError(
                 f"the grammar must take at most {PER_TOKEN_S * 1e3:g} ms a token, got {average * 1e3:.1f} ms; it is ambiguous"
             )
 
