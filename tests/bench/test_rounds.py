@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from swiftsure.bench.protocol.endpoint import Found
 from swiftsure.bench.protocol.head import check_same
 from swiftsure.bench.protocol.plan import Material, left_of, plan_round, requests_of
 from swiftsure.bench.protocol.rounds import Asked, RoundRunner, head_of
+from swiftsure.bench.protocol.session import Outside, measure_rounds
 from swiftsure.bench.protocol.settings import RoundSettings, differences
 from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.state import CellState, RoundState
@@ -257,3 +259,38 @@ def test_waiting_goes_by_the_wall_clock() -> None:
 
     wait_until(clock[0] + timedelta(seconds=2.5), now=lambda: clock[0], sleep=sleep, tick=told.append)
     assert told == [2.5, 1.5, 0.5]
+
+
+def test_rounds_begin_at_their_times_of_day_and_not_before(tmp_path: Path) -> None:
+    """Real waits of two and a half seconds: a clock that goes 24 times as fast as the machine's, and sleeps that are as much shorter."""
+    began, fast = perf_counter(), 24
+    nine = datetime(2026, 12, 1, 8, 59).astimezone()
+    moments: list[datetime] = []
+
+    def now() -> datetime:
+        return nine + timedelta(seconds=fast * (perf_counter() - began))
+
+    class Clocked(Watcher):
+        def begin_round(self, state: RoundState) -> None:
+            moments.append(now())
+
+    waited: list[int] = []
+    outside = Outside(
+        find=lambda: Found(target=TARGET, window=8192, window_from="test"),
+        interfaces=("chat",),
+        measure=Endpoint(),
+        watcher=Clocked(),
+        say=lambda words: None,
+        waited=lambda: waited.append(1),
+        now=now,
+        sleep=lambda seconds: sleep(seconds / fast),
+    )
+    times = times_of_day("09:00,09:01,09:02")
+    states = list(measure_rounds(tmp_path, asked(), outside, rounds=3, times=times))
+    assert [state.number for state in states] == [1, 2, 3]
+    assert [moment - nine >= timedelta(minutes=n + 1) for n, moment in enumerate(moments)] == [True] * 3
+    assert len(waited) == 3
+    assert perf_counter() - began >= 3 * 60 / fast
+    assert [entry["at"] for entry in read_bench(tmp_path).head["rounds"]] == ["09:00", "09:01", "09:02"]
+    starts = [found.trial.round for found in read_bench(tmp_path).exchanges if found.trial.row == "start"]
+    assert starts == [1, 2, 3]

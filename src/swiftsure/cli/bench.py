@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from swiftsure.cli import bench_load, bench_results, bench_round, bench_scenario, bench_tiers
-from swiftsure.cli.framework import CommandGroup, PlainCommand
+from swiftsure.cli.framework import CommandGroup, PlainCommand, grouped
 
 _ROUND = "round"
 
@@ -28,10 +28,10 @@ bench_app = typer.Typer(
     no_args_is_help=True,
     help="Measure what a user feels.\n\nswiftsure bench TARGET measures a round, as swiftsure bench round TARGET does.",
 )
-bench_app.command(_ROUND, cls=PlainCommand)(bench_round.bench_round)
-bench_app.command("load", cls=PlainCommand)(bench_load.bench_load)
-bench_app.command("report", cls=PlainCommand)(bench_results.bench_report)
+bench_app.command(_ROUND, cls=PlainCommand)(grouped(bench_round.bench_round))
+bench_app.command("load", cls=PlainCommand)(grouped(bench_load.bench_load))
+bench_app.command("report", cls=PlainCommand)(grouped(bench_results.bench_report))
 bench_app.command("compare", cls=PlainCommand)(bench_results.bench_compare)
 bench_app.command("claim", cls=PlainCommand)(bench_results.bench_claim)
-bench_app.command("scenario", cls=PlainCommand)(bench_scenario.bench_scenario)
+bench_app.command("scenario", cls=PlainCommand)(grouped(bench_scenario.bench_scenario))
 bench_app.command("tiers", cls=PlainCommand)(bench_tiers.tiers)

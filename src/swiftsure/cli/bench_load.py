@@ -39,6 +39,7 @@ _AsTheyAre = Annotated[
 
 def bench_load(
     target: shared.TargetArgument,
+    *,
     users: _Users = None,
     rate: _Rate = None,
     arrivals: _Arrivals = "poisson",
@@ -48,21 +49,10 @@ def bench_load(
     factor: _Factor = 2.0,
     warm: _AsTheyAre = False,
     into: shared.Into = None,
-    model: shared.ModelName = None,
-    interface: shared.InterfaceName = "auto",
-    api_key_env: shared.KeyVariable = None,
-    header: shared.Headers = None,
-    timeout: shared.Timeout = 600.0,
-    window: shared.Window = None,
-    tokenizer: shared.TokenizerName = None,
+    endpoint: shared.EndpointOptions,
     processes: shared.Processes = None,
-    mode: options.ModeOption = None,
-    offline: options.OfflineOption = False,
-    prompts: shared.PromptsFile = None,
-    limit: shared.Limit = 20,
-    max_tokens: shared.MaxTokens = None,
-    temperature: shared.Temperature = None,
-    extra: shared.Extra = None,
+    prompts: shared.PromptOptions,
+    sampling: shared.SamplingOptions,
     slo: results.Slo = None,
     require: results.Require = None,
     as_json: options.JsonFlag = False,
@@ -79,25 +69,16 @@ def bench_load(
     from swiftsure.bench.loads.session import LoadAsked, measure_loads
 
     settings = _settings(users, rate, arrivals=arrivals, seed=seed, seconds=seconds, per_user=per_user, factor=factor, warm=warm)
-    settings = replace(settings, max_tokens=max_tokens, sampling=shared.sampling_from(temperature, extra))
-    figures = results.figure_settings(slo, None, None, None, None, None)
+    settings = replace(settings, max_tokens=prompts.max_tokens, sampling=sampling.fields)
+    figures = results.FigureOptions(slo=slo).settings()
     requirements = results.requirements_from(require)
-    place = shared.target_from(
-        target,
-        model=model,
-        interface=interface,
-        mode=mode,
-        key_variable=api_key_env,
-        headers=header,
-        tokenizer=tokenizer,
-        timeout_s=timeout,
-    )
-    chosen, source = shared.chosen_prompts(prompts, limit=limit, quick=False)
+    place = endpoint.target(target)
+    chosen, source = prompts.chosen()
     asked = LoadAsked(
         target=place,
-        interface=interface,
-        find=lambda: shared.find(place, window, offline=offline),
-        interfaces=shared.interfaces_to_try(target, interface),
+        interface=endpoint.interface,
+        find=lambda: endpoint.find(place),
+        interfaces=endpoint.interfaces(target),
         prompts=chosen,
         source=source,
         settings=settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast, get_args
@@ -111,60 +111,125 @@ def new_folder() -> Path:
     return Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")
 
 
-def chosen_prompts(file: Path | None, *, limit: int, quick: bool) -> tuple[tuple[Prompt, ...], str]:
-    """The prompts, and where they are from."""
-    from swiftsure.bench.prompts.builtin import builtin_prompts, quick_prompts
-    from swiftsure.bench.prompts.read import read_prompts
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointOptions:
+    """What is measured, and how it is reached."""
 
-    if file is None:
-        return (quick_prompts(), "built in, quick") if quick else (builtin_prompts(), "built in")
-    found = read_prompts(file, limit=min(limit, _QUICK_PROMPTS) if quick else limit)
-    if found.left_out:
-        note(f"{file}: {found.left_out} more prompts are left out; --limit takes more than {len(found.prompts)}")
-    if found.not_sent:
-        note(f"{file}: not sent, since they are no fields of a request: {quotable(', '.join(found.not_sent))}; sampling may hold them")
-    return found.prompts, file.name
+    model: ModelName = None
+    interface: InterfaceName = "auto"
+    api_key_env: KeyVariable = None
+    header: Headers = None
+    timeout: Timeout = 600.0
+    window: Window = None
+    tokenizer: TokenizerName = None
+    mode: options.ModeOption = None
+    offline: options.OfflineOption = False
+
+    def target(self, address: str) -> Target:
+        """The target as it was given; nothing is looked up. An interface that is still to be found reads ``chat``.
+
+        Raises UsageError for values that do not fit together.
+        """
+        from swiftsure.bench.protocol.endpoint import address_of, likely_interfaces
+        from swiftsure.bench.target import Target
+
+        if not 1 <= self.timeout <= 86_400:
+            raise UsageError(f"--timeout must lie in 1..86400 seconds, got {self.timeout:g}")
+        if "://" not in address:
+            if self.interface not in ("auto", "engine") or self.api_key_env or self.header or self.model is not None:
+                raise UsageError(
+                    f"--interface, --model, --api-key-env and --header are for endpoints; {address!r} names a model of the built-in engine"
+                )
+            return Target(url=address, interface="engine", mode=self.mode, time_limit_s=self.timeout, tokenizer=self.tokenizer)
+        if self.mode is not None:
+            raise UsageError("--mode is for the built-in engine; an endpoint has the mode it was started in")
+        place = address_of(address)
+        chosen = interface_of(self.interface, place.named) or likely_interfaces(place.base)[0]
+        return Target(
+            url=place.base,
+            interface=chosen,
+            model=self.model,
+            api_key=_key(place.base, chosen, self.api_key_env),
+            headers=_headers(self.header),
+            time_limit_s=self.timeout,
+            tokenizer=self.tokenizer,
+        )
+
+    def interfaces(self, address: str) -> tuple[Interface, ...]:
+        """In the order in which the first request tries them."""
+        from swiftsure.bench.protocol.endpoint import address_of, likely_interfaces
+
+        if "://" not in address:
+            return ("engine",)
+        place = address_of(address)
+        chosen = interface_of(self.interface, place.named)
+        return likely_interfaces(place.base) if chosen is None else (chosen,)
+
+    def find(self, target: Target) -> Found:
+        """Looks up what the target says of itself; ``--window`` overrules it."""
+        from swiftsure.bench.protocol.endpoint import Found, look_up
+
+        window = self.window
+        if window is not None and not 64 <= window <= 100_000_000:
+            raise UsageError(f"--window must lie in 64..100000000 tokens, got {window}")
+        if target.interface == "engine":
+            found = Found(target=target, window=_engine_window(target.url, offline=self.offline), window_from="the model's file")
+        else:
+            found = look_up(target)
+        return found if window is None else replace(found, window=window, window_from="--window")
 
 
-def target_from(
-    address: str,
-    *,
-    model: str | None,
-    interface: str,
-    mode: str | None,
-    key_variable: str | None,
-    headers: list[str] | None,
-    tokenizer: str | None,
-    timeout_s: float,
-) -> Target:
-    """The target as it was given; nothing is looked up. An interface that is still to be found reads ``chat``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingOptions:
+    """Fields added to every request."""
 
-    Raises UsageError for values that do not fit together.
-    """
-    from swiftsure.bench.protocol.endpoint import address_of, likely_interfaces
-    from swiftsure.bench.target import Target
+    temperature: Temperature = None
+    extra: Extra = None
 
-    if not 1 <= timeout_s <= 86_400:
-        raise UsageError(f"--timeout must lie in 1..86400 seconds, got {timeout_s:g}")
-    if "://" not in address:
-        if interface not in ("auto", "engine") or key_variable or headers or model is not None:
-            raise UsageError(
-                f"--interface, --model, --api-key-env and --header are for endpoints; {address!r} names a model of the built-in engine"
-            )
-        return Target(url=address, interface="engine", mode=mode, time_limit_s=timeout_s, tokenizer=tokenizer)
-    if mode is not None:
-        raise UsageError("--mode is for the built-in engine; an endpoint has the mode it was started in")
-    place = address_of(address)
-    chosen = interface_of(interface, place.named) or likely_interfaces(place.base)[0]
-    return Target(
-        url=place.base,
-        interface=chosen,
-        model=model,
-        api_key=_key(place.base, chosen, key_variable),
-        headers=_headers(headers),
-        time_limit_s=timeout_s,
-        tokenizer=tokenizer,
-    )
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Raises UsageError for what is no JSON object, and for fields that the bench sets itself."""
+        fields: dict[str, Any] = {}
+        if self.extra is not None:
+            try:
+                parsed = json.loads(self.extra)
+            except (ValueError, RecursionError):
+                parsed = None
+            if not isinstance(parsed, dict):
+                raise UsageError(f"--extra must be a JSON object, as in '{{\"ignore_eos\": true}}', got {self.extra!r:.200}")
+            fields |= parsed
+            ours = sorted({"model", "messages", "prompt", "stream", "stream_options", "n", "max_tokens"} & fields.keys())
+            if ours:
+                raise UsageError(f"--extra may not hold {', '.join(ours)}: the bench sets that itself")
+        if self.temperature is not None:
+            if not 0 <= self.temperature <= 10:
+                raise UsageError(f"--temperature must lie in 0..10, got {self.temperature:g}")
+            fields["temperature"] = self.temperature
+        return fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptOptions:
+    """Which prompts, and how long their answers may be."""
+
+    prompts: PromptsFile = None
+    limit: Limit = 20
+    max_tokens: MaxTokens = None
+
+    def chosen(self, *, quick: bool = False) -> tuple[tuple[Prompt, ...], str]:
+        """The prompts, and where they are from."""
+        from swiftsure.bench.prompts.builtin import builtin_prompts, quick_prompts
+        from swiftsure.bench.prompts.read import read_prompts
+
+        file = self.prompts
+        if file is None:
+            return (quick_prompts(), "built in, quick") if quick else (builtin_prompts(), "built in")
+        found = read_prompts(file, limit=min(self.limit, _QUICK_PROMPTS) if quick else self.limit)
+        if found.left_out:
+            note(f"{file}: {found.left_out} more prompts are left out; --limit takes more than {len(found.prompts)}")
+        if found.not_sent:
+            note(f"{file}: not sent, since they are no fields of a request: {quotable(', '.join(found.not_sent))}; sampling may hold them")
+        return found.prompts, file.name
 
 
 def interface_of(name: str, named: Interface | None) -> Interface | None:
@@ -181,57 +246,12 @@ def interface_of(name: str, named: Interface | None) -> Interface | None:
     return cast("Interface", name)
 
 
-def interfaces_to_try(address: str, interface: str) -> tuple[Interface, ...]:
-    """In the order in which the first request tries them."""
-    from swiftsure.bench.protocol.endpoint import address_of, likely_interfaces
-
-    if "://" not in address:
-        return ("engine",)
-    place = address_of(address)
-    chosen = interface_of(interface, place.named)
-    return likely_interfaces(place.base) if chosen is None else (chosen,)
-
-
-def find(target: Target, window: int | None, *, offline: bool = False) -> Found:
-    """Looks up what the target says of itself; ``window`` overrules it."""
-    from swiftsure.bench.protocol.endpoint import Found, look_up
-
-    if window is not None and not 64 <= window <= 100_000_000:
-        raise UsageError(f"--window must lie in 64..100000000 tokens, got {window}")
-    if target.interface == "engine":
-        found = Found(target=target, window=_engine_window(target.url, offline=offline), window_from="the model's file")
-    else:
-        found = look_up(target)
-    return found if window is None else replace(found, window=window, window_from="--window")
-
-
 def _engine_window(name: str, *, offline: bool) -> int:
     from swiftsure.models.catalogue import resolve
     from swiftsure.models.model import open_model
 
     with open_model(resolve(name, offline=offline)) as model:
         return int(model.config.context_length)
-
-
-def sampling_from(temperature: float | None, extra: str | None) -> dict[str, Any]:
-    """The fields added to every request."""
-    fields: dict[str, Any] = {}
-    if extra is not None:
-        try:
-            parsed = json.loads(extra)
-        except (ValueError, RecursionError):
-            parsed = None
-        if not isinstance(parsed, dict):
-            raise UsageError(f"--extra must be a JSON object, as in '{{\"ignore_eos\": true}}', got {extra!r:.200}")
-        fields |= parsed
-        ours = sorted({"model", "messages", "prompt", "stream", "stream_options", "n", "max_tokens"} & fields.keys())
-        if ours:
-            raise UsageError(f"--extra may not hold {', '.join(ours)}: the bench sets that itself")
-    if temperature is not None:
-        if not 0 <= temperature <= 10:
-            raise UsageError(f"--temperature must lie in 0..10, got {temperature:g}")
-        fields["temperature"] = temperature
-    return fields
 
 
 def _key(base: str, interface: Interface, variable: str | None) -> str | None:

@@ -36,7 +36,8 @@ class RoundDisplay:
 
     def begin_round(self, state: RoundState) -> None:
         known = f", {state.done} of them measured before" if state.done else ""
-        note(f"round {state.number}: {len(state.cells)} cells, {state.total} exchanges{known}")
+        cells = f"{len(state.cells)} cell{'' if len(state.cells) == 1 else 's'}"
+        note(f"round {state.number}: {cells}, {state.total} exchanges{known}")
         if sys.stderr.isatty():
             self._start()
 

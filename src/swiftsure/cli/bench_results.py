@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -71,32 +72,36 @@ _Table = Annotated[
 ]
 
 
-def figure_settings(
-    slo: str | None,
-    price_in: float | None,
-    price_out: float | None,
-    price_cached: float | None,
-    gb_per_s: float | None,
-    model_gb: float | None,
-) -> Settings:
-    """Raises UsageError for values that break a rule, and for prices or bounds of which half is missing."""
-    from swiftsure.bench.figures import settings
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureOptions:
+    """What the figures are held against."""
 
-    if (price_in is None) != (price_out is None):
-        raise UsageError("--price-in and --price-out belong together: a cost has both")
-    if price_cached is not None and price_in is None:
-        raise UsageError("--price-cached needs --price-in and --price-out")
-    if (gb_per_s is None) != (model_gb is None):
-        raise UsageError("--hardware-gb-per-s and --model-gb belong together: their ratio is the bound")
-    prices = None
-    if price_in is not None and price_out is not None:
-        prices = settings.Prices(prompt=price_in, output=price_out, cached=price_cached)
-    return settings.Settings(
-        slo=None if slo is None else settings.Slo.parse(slo),
-        prices=prices,
-        hardware_gb_per_s=gb_per_s,
-        model_bytes=None if model_gb is None else round(model_gb * 1e9),
-    )
+    slo: Slo = None
+    price_in: PriceIn = None
+    price_out: PriceOut = None
+    price_cached: PriceCached = None
+    hardware_gb_per_s: Bandwidth = None
+    model_gb: ModelSize = None
+
+    def settings(self) -> Settings:
+        """Raises UsageError for values that break a rule, and for prices or bounds of which half is missing."""
+        from swiftsure.bench.figures import settings
+
+        if (self.price_in is None) != (self.price_out is None):
+            raise UsageError("--price-in and --price-out belong together: a cost has both")
+        if self.price_cached is not None and self.price_in is None:
+            raise UsageError("--price-cached needs --price-in and --price-out")
+        if (self.hardware_gb_per_s is None) != (self.model_gb is None):
+            raise UsageError("--hardware-gb-per-s and --model-gb belong together: their ratio is the bound")
+        prices = None
+        if self.price_in is not None and self.price_out is not None:
+            prices = settings.Prices(prompt=self.price_in, output=self.price_out, cached=self.price_cached)
+        return settings.Settings(
+            slo=None if self.slo is None else settings.Slo.parse(self.slo),
+            prices=prices,
+            hardware_gb_per_s=self.hardware_gb_per_s,
+            model_bytes=None if self.model_gb is None else round(self.model_gb * 1e9),
+        )
 
 
 def show(folder: Path, settings: Settings, requirements: list[Requirement], *, as_json: bool) -> int:
@@ -130,12 +135,8 @@ def requirements_from(text: str | None) -> list[Requirement]:
 
 def bench_report(
     results: _Results,
-    slo: Slo = None,
-    price_in: PriceIn = None,
-    price_out: PriceOut = None,
-    price_cached: PriceCached = None,
-    hardware_gb_per_s: Bandwidth = None,
-    model_gb: ModelSize = None,
+    *,
+    figures: FigureOptions,
     require: Require = None,
     table: _Table = None,
     as_json: options.JsonFlag = False,
@@ -144,7 +145,7 @@ def bench_report(
 
     Ends with 1 where a requirement does not hold, nothing was measured, or a load was refused.
     """
-    settings = figure_settings(slo, price_in, price_out, price_cached, hardware_gb_per_s, model_gb)
+    settings = figures.settings()
     wanted = requirements_from(require)
     if not results.is_dir():
         raise UsageError(f"the report is written into the folder of a bench, got {results}")

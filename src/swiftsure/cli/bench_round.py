@@ -74,21 +74,11 @@ For = Annotated[
 
 def bench_round(
     target: shared.TargetArgument,
-    model: shared.ModelName = None,
-    interface: shared.InterfaceName = "auto",
-    api_key_env: shared.KeyVariable = None,
-    header: shared.Headers = None,
-    timeout: shared.Timeout = 600.0,
-    window: shared.Window = None,
-    tokenizer: shared.TokenizerName = None,
+    *,
+    endpoint: shared.EndpointOptions,
     processes: shared.Processes = None,
-    mode: options.ModeOption = None,
-    offline: options.OfflineOption = False,
-    prompts: shared.PromptsFile = None,
-    limit: shared.Limit = 20,
-    max_tokens: shared.MaxTokens = None,
-    temperature: shared.Temperature = None,
-    extra: shared.Extra = None,
+    prompts: shared.PromptOptions,
+    sampling: shared.SamplingOptions,
     quick: Quick = False,
     repeats: Repeats = None,
     users: Users = None,
@@ -98,12 +88,7 @@ def bench_round(
     at: At = None,
     rounds: Rounds = None,
     pause_after: For = None,
-    slo: results.Slo = None,
-    price_in: results.PriceIn = None,
-    price_out: results.PriceOut = None,
-    price_cached: results.PriceCached = None,
-    hardware_gb_per_s: results.Bandwidth = None,
-    model_gb: results.ModelSize = None,
+    figures: results.FigureOptions,
     require: results.Require = None,
     as_json: options.JsonFlag = False,
 ) -> int:
@@ -122,34 +107,25 @@ def bench_round(
     from swiftsure.cli.bench_progress import Countdown, RoundDisplay
 
     times = () if at is None else times_of_day(at)
-    figures = results.figure_settings(slo, price_in, price_out, price_cached, hardware_gb_per_s, model_gb)
+    wanted_figures = figures.settings()
     requirements = results.requirements_from(require)
-    place = shared.target_from(
-        target,
-        model=model,
-        interface=interface,
-        mode=mode,
-        key_variable=api_key_env,
-        headers=header,
-        tokenizer=tokenizer,
-        timeout_s=timeout,
-    )
+    place = endpoint.target(target)
     settings = _settings(
         quick=quick,
         repeats=repeats,
         users=users,
         context=context,
         warm=not no_warm,
-        max_tokens=max_tokens,
-        sampling=shared.sampling_from(temperature, extra),
+        max_tokens=prompts.max_tokens,
+        sampling=sampling.fields,
     )
-    chosen, source = shared.chosen_prompts(prompts, limit=limit, quick=quick)
+    chosen, source = prompts.chosen(quick=quick)
     asked = Asked(
         target=place,
         prompts=chosen,
         source=source,
         settings=settings,
-        interface=interface,
+        interface=endpoint.interface,
         processes=processes,
     )
     folder = round_folder or shared.new_folder()
@@ -159,8 +135,8 @@ def bench_round(
     countdown = Countdown("the next round begins")
     with RoundDisplay() as display, terminate_as_interrupt(), _paused_after(pause_after) as pause:
         outside = Outside(
-            find=lambda: shared.find(place, window, offline=offline),
-            interfaces=shared.interfaces_to_try(target, interface),
+            find=lambda: endpoint.find(place),
+            interfaces=endpoint.interfaces(target),
             measure=measure,
             watcher=display,
             say=note,
@@ -168,7 +144,7 @@ def bench_round(
             waited=countdown.done,
         )
         code = _measure(folder, asked, outside, rounds=wanted, times=times, pause=pause)
-    return max(code, results.show(folder, figures, requirements, as_json=as_json))
+    return max(code, results.show(folder, wanted_figures, requirements, as_json=as_json))
 
 
 def _measure(folder: Path, asked: Asked, outside: Outside, *, rounds: int, times: Sequence[time], pause: _Pause) -> int:

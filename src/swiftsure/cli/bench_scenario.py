@@ -60,17 +60,9 @@ Output = Annotated[
 def bench_scenario(
     name: Name,
     target: shared.TargetArgument,
-    model: shared.ModelName = None,
-    interface: shared.InterfaceName = "auto",
-    api_key_env: shared.KeyVariable = None,
-    header: shared.Headers = None,
-    timeout: shared.Timeout = 600.0,
-    window: shared.Window = None,
-    tokenizer: shared.TokenizerName = None,
-    mode: options.ModeOption = None,
-    offline: options.OfflineOption = False,
-    temperature: shared.Temperature = None,
-    extra: shared.Extra = None,
+    *,
+    endpoint: shared.EndpointOptions,
+    sampling: shared.SamplingOptions,
     within: Within = None,
     times: Times = None,
     tokens: Tokens = None,
@@ -92,25 +84,16 @@ def bench_scenario(
     from swiftsure.bench.scenarios.session import ScenarioAsked, play
 
     scenario, settings = _scenario(name, within=within, times=times, tokens=tokens, context=context, words_per_s=words_per_s, tool_s=tool_s)
-    place = shared.target_from(
-        target,
-        model=model,
-        interface=interface,
-        mode=mode,
-        key_variable=api_key_env,
-        headers=header,
-        tokenizer=tokenizer,
-        timeout_s=timeout,
-    )
+    place = endpoint.target(target)
     asked = ScenarioAsked(
         name=name,
         scenario=scenario,
         settings=settings,
         target=place,
-        find=lambda: shared.find(place, window, offline=offline),
-        interfaces=shared.interfaces_to_try(target, interface),
-        interface=interface,
-        sampling=shared.sampling_from(temperature, extra),
+        find=lambda: endpoint.find(place),
+        interfaces=endpoint.interfaces(target),
+        interface=endpoint.interface,
+        sampling=sampling.fields,
     )
     folder = into or shared.new_folder()
     display = ScenarioDisplay(name, settings.requests)

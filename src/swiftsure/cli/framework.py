@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -23,6 +26,32 @@ class BrokenPipe(Exception):  # noqa: N818 - an ending, not a mistake
 def option(*names: str, help: str, metavar: str | None = None, section: str = "Options", parser: Callable[[str], Any] | None = None) -> Any:
     """An option of the help section ``section``; its default is stated in ``help``."""
     return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=section, show_default=False, parser=parser)
+
+
+def grouped(command: Callable[..., int]) -> Callable[..., int]:
+    """The command for typer, with each parameter that is a dataclass of options taken apart: an option for every field, in their order."""
+    hints = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, type] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        kind = hints[parameter.name]
+        if not dataclasses.is_dataclass(kind):
+            parameters.append(parameter.replace(annotation=kind))
+            continue
+        groups[parameter.name] = cast("type", kind)
+        own = get_type_hints(kind, include_extras=True)
+        parameters += (parameter.replace(name=one.name, default=one.default, annotation=own[one.name]) for one in dataclasses.fields(kind))
+
+    @functools.wraps(command)
+    def run(**values: Any) -> int:
+        for name, kind in groups.items():
+            values[name] = kind(**{one.name: values.pop(one.name) for one in dataclasses.fields(kind)})
+        return command(**values)
+
+    taken_apart: Any = run
+    taken_apart.__signature__ = inspect.Signature(parameters, return_annotation=hints["return"])
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters} | {"return": hints["return"]}
+    return run
 
 
 class _Plain:

@@ -23,7 +23,10 @@ from swiftsure.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """What a session needs of the world: the endpoint's own words, the client, and somebody to tell."""
+    """What a session needs of the world: the endpoint's own words, the client, somebody to tell, and the time of day.
+
+    ``waiting`` is told of the number of the round that is waited for and the seconds left, ``waited`` that its time has come.
+    """
 
     find: Callable[[], Found]
     interfaces: tuple[Interface, ...]
@@ -32,6 +35,8 @@ class Outside:
     say: Say
     waiting: Callable[[int, float], None] = lambda number, left_s: None
     waited: Callable[[], None] = lambda: None
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    sleep: Callable[[float], None] = sleep
 
 
 def measure_rounds(folder: Path, asked: Asked, outside: Outside, *, rounds: int, times: Sequence[time] = ()) -> Iterator[RoundState]:
@@ -77,7 +82,7 @@ def _wait(store: BenchFolder, times: Sequence[time], outside: Outside) -> tuple[
     """Until the next of the times that no round has had yet. Whether there was a wait, and the time's name."""
     used = [entry.get("at") for entry in store.head["rounds"]]
     free = [at for at in times if f"{at:%H:%M}" not in used] or list(times)
-    moment, at = next_moment(datetime.now(UTC), free)
+    moment, at = next_moment(outside.now(), free)
     waited = False
 
     def tick(left_s: float) -> None:
@@ -86,7 +91,7 @@ def _wait(store: BenchFolder, times: Sequence[time], outside: Outside) -> tuple[
         outside.waiting(store.rounds_ended + 1, left_s)
 
     try:
-        wait_until(moment, now=lambda: datetime.now(UTC), sleep=sleep, tick=tick)
+        wait_until(moment, now=outside.now, sleep=outside.sleep, tick=tick)
     finally:
         outside.waited()
     return waited, f"{at:%H:%M}"
