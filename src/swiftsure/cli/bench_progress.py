@@ -8,7 +8,6 @@ from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from swiftsure.bench.protocol.state import median_or_none
 from swiftsure.cli.console import note, note_wrapped
 
 if TYPE_CHECKING:
@@ -89,6 +88,8 @@ def _line(cell: CellState) -> str:
 
 def _figures(cell: CellState) -> str:
     """Medians so far, and what failed."""
+    from swiftsure.bench.protocol.state import median_or_none
+
     ttft_s, decode = median_or_none(cell.ttft_s), median_or_none(cell.decode)
     parts = [] if ttft_s is None else [f"TTFT {_seconds(ttft_s)}"]
     if decode is not None:
