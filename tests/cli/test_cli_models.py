@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from cli_runner import Run
 
+from tiny_models import TinyModel, TinySpec
+
 NAME = "smollm2-135m-instruct"
 DIGEST = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -85,6 +87,15 @@ def test_info_plans_memory_for_a_context_in_every_mode(swiftsure: Run, tiny: Pat
     refused = swiftsure("models", "info", tiny, "--context", "0")
     assert refused.code == 2
     assert "context must be an integer of at least 1, got 0" in refused.line("error: ")
+
+
+def test_info_says_what_a_window_saves_and_what_it_does_not(swiftsure: Run, tmp_path: Path) -> None:
+    path = TinyModel(TinySpec(architecture="gemma3", layers=4, window=96, global_every=4, rope_style="halves")).write_gguf(
+        tmp_path / "windows.gguf"
+    )
+    shown = swiftsure("models", "info", path).out
+    assert "3 of 4 layers read the last 96 positions alone; all layers keep the keys and values of all positions" in shown
+    assert json.loads(swiftsure("models", "info", path, "--json").out)["attention_windows"] == {"96": 3}
 
 
 def test_info_gives_every_reason_why_a_model_cannot_run(swiftsure: Run, tmp_path: Path) -> None:

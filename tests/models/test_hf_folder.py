@@ -266,6 +266,13 @@ def test_a_folder_of_pickles_is_refused_with_the_reason(tmp_path: Path, name: st
         resolve(tmp_path)
 
 
+def test_an_adapter_is_refused_as_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(UnsupportedModelError, match=r"holds an adapter \(adapter_config.json\), which changes another model"):
+        HFFolder(tmp_path)
+
+
 def test_pickles_beside_safetensors_are_not_looked_at(tmp_path: Path, model: TinyModel) -> None:
     folder = tiny_folder(model, tmp_path / "f")
     before = resolve(folder)

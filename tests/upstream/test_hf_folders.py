@@ -12,12 +12,16 @@ import numpy as np
 import pytest
 from our_rows import rows_of_model
 
+import swiftsure
+from hf_folders import tokenizer_files
 from swiftsure.errors import NotActiveError
 from swiftsure.models.hf_families import FAMILIES
 from swiftsure.verify.upstream.agreement import run_transformers
+from tiny_vocabulary import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_vocabulary
 
 pytestmark = pytest.mark.upstream
 
+TEXT = "A tide gauge tells the harbour how high the water stands, twelve times an hour. " * 2
 TOKENS, VOCAB = 400, 300  # beyond one span of attention and beyond scaled and windowed contexts
 LLAMA3 = {
     "rope_type": "llama3",
@@ -133,3 +137,47 @@ def test_a_saved_folder_gives_the_logits_of_transformers(
     figures.append(f"upstream, folder ({name}): largest logit difference {largest / spread:.3%} of the standard deviation of logits")
     assert ours.shape == theirs.shape
     assert largest <= 0.005 * spread
+
+
+NEW = 48
+
+
+@pytest.fixture(scope="module")
+def continued(folders: dict[str, Path], warm_python: str) -> dict[str, Any]:
+    """What transformers' ``generate`` makes of a text, by folder, which gets a tokenizer first."""
+    for folder in folders.values():
+        for name, text in tokenizer_files(*byte_level_vocabulary(VOCAB), SPECIAL_TOKENS, CHAT_TEMPLATE).items():
+            (folder / name).write_text(text)
+    command = [warm_python, "-I", str(Path(__file__).with_name("write_greedy.py"))]
+    done = subprocess.run(
+        [*command, *map(json.dumps, ([*map(str, folders.values())], TEXT, NEW, list(range(len(SPECIAL_TOKENS)))))],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["default", "exact"])
+@pytest.mark.parametrize("name", CASES)
+def test_greedy_tokens_of_a_saved_folder_are_those_of_generate(
+    name: str,
+    mode: str,
+    folders: dict[str, Path],
+    continued: dict[str, Any],
+    tmp_path: Path,
+    figures: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may part only where the two best logits of transformers lie closer than twice the difference that is allowed of one; in the run
+    that this was written with all were the same. No token may end the text, which random weights soon do."""
+    monkeypatch.setenv("SWIFTSURE_HOME", str(tmp_path))
+    theirs = continued[str(folders[name])]
+    with swiftsure.load(folders[name], mode=mode, threads=1, cache=False) as llm:
+        [result] = llm.generate([TEXT], max_tokens=NEW, logit_bias=dict.fromkeys(range(len(SPECIAL_TOKENS)), -100.0))
+    assert list(result.prompt_ids) == theirs["prompt"]
+    assert len(result.token_ids) == len(theirs["ids"]) == NEW
+    same = next((at for at, (a, b) in enumerate(zip(result.token_ids, theirs["ids"], strict=True)) if a != b), NEW)
+    assert same == NEW or theirs["margins"][same] < 0.01

@@ -40,9 +40,21 @@ def _pairs(facts: dict[str, Any]) -> dict[str, str | None]:
         "architecture": f"{facts['architecture']}{shape}",
         "parameters": f"{count_text(facts['parameters'])} ({facts['parameters']:,})",
         "a token reads": None if reads is None else f"{size_text(reads)} of weights, {size_text(each)} of keys and values per position",
+        "windows": _windows(facts),
         "tokenizer": _tokenizer(facts["tokenizer"]),
         "chat template": _template(facts["chat_template"]),
     }
+
+
+def _windows(facts: dict[str, Any]) -> str | None:
+    """What a token reads of keys and values grows slower than what is kept of them."""
+    found = facts["attention_windows"]
+    if not found:
+        return None
+    seen = "; ".join(
+        f"{layers} of {facts['layers']} layers read the last {int(window):,} positions alone" for window, layers in found.items()
+    )
+    return f"{seen}; all layers keep the keys and values of all positions"
 
 
 def _tokenizer(found: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from swiftsure.models.tensors import TensorInfo, byte_span
 
 _GENERATION = "generation_config.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
+_ADAPTER = "adapter_config.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATE_KEY = "tokenizer.chat_template"
 _MAX_TOKENIZER_CONFIG_BYTES = 3 << 20  # large vocabularies list all their added tokens
@@ -55,6 +56,10 @@ def folder_files(folder: Path) -> list[str]:
                 "use GGUF or .safetensors"
             )
     if not (folder / hf_config.FILE).is_file():
+        if _ADAPTER in names:
+            raise UnsupportedModelError(
+                f"{folder}: holds an adapter ({_ADAPTER}), which changes another model and is none itself; merge the two and save the whole"
+            )
         raise ModelNotFoundError(f"{folder}: a model folder must hold exactly one .gguf file, or {hf_config.FILE} and .safetensors files")
     return sorted([*weight_files(folder), *(name for name in _BESIDE_WEIGHTS if (folder / name).is_file())])
 

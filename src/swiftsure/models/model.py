@@ -21,7 +21,7 @@ from swiftsure.models.files import ModelFiles
 from swiftsure.models.hf_folder import HFFolder
 from swiftsure.models.kv_size import kv_bytes_per_position
 from swiftsure.models.model_file import ModelFile, open_model_file
-from swiftsure.models.schedule import Schedule
+from swiftsure.models.schedule import Attention, Schedule
 from swiftsure.models.tensors import TensorSource
 from swiftsure.models.tokenizer import Tokenizer
 from swiftsure.models.transformer import type_reasons, unsupported_reasons, write_schedule
@@ -236,7 +236,13 @@ def describe_file(
         "vocab_size": config.vocab_size if config else None,
         "decode_bytes_per_token": decode_bytes_per_token(file, schedule) if schedule else None,
         "kv_bytes_per_position": kv_bytes_per_position(schedule) if schedule else None,
+        "attention_windows": _windows(schedule) if schedule else None,
         "kv_format": "int16 values, one float32 scale per head vector",
         "chat_template": any(template_name(key) is not None for key in meta),
         "unsupported": [quotable(reason) for reason in unsupported],
     }
+
+
+def _windows(schedule: Schedule) -> dict[str, int]:
+    """Layers by the window of their attention; layers without one are not counted."""
+    return dict(Counter(str(op.window) for op in schedule.ops if isinstance(op, Attention) and op.window is not None))
