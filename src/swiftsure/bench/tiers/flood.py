@@ -2,6 +2,10 @@
 
 Priority requests come one after the other. In a flood there are always more standard requests than may run, whose prompts are read and
 whose answers end all the time; answers are the same tokens as alone, only their moments differ.
+
+A gap between deliveries has two causes: who else rides along, and how many drafts of its own the request brings to the pass, which in a
+flood are not always as many as alone, and whose tokens then come together. The slack is a promise about the first. So what is judged is the
+stretch of a gap, over the median gap alone of passes with as many rows of the request; the gaps themselves stand beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from swiftsure.bench.percentiles import percentile
 from swiftsure.bench.tiers.boarding import Ride
@@ -68,19 +72,26 @@ class Tide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FloodResult:
-    """At one slack. standard_alone_tokens_per_s: what standard requests get where there is no priority request. rounds_moved: by what
-    share each flood moved the 99th percentile of the gaps, against the run alone just before it."""
+    """At one slack. standard_alone_tokens_per_s: what standard requests get where there is no priority request. rounds_moved,
+    rounds_stretched: by what share each flood moved the 99th percentile of the gaps, and of their stretch, against the run alone just
+    before it."""
 
     slack: float
     alone: Tide
     flood: Tide
     standard_alone_tokens_per_s: float
     rounds_moved: tuple[float, ...]
+    rounds_stretched: tuple[float, ...]
 
     @property
     def moved(self) -> float:
         """By what share a flood moves the 99th percentile of the gaps: the median of the rounds."""
         return median(self.rounds_moved)
+
+    @property
+    def stretched(self) -> float:
+        """The same of the gaps' stretch: what company does to passes with the same rows of the request."""
+        return median(self.rounds_stretched)
 
     @property
     def moved_median(self) -> float:
@@ -92,9 +103,9 @@ class FloodResult:
 
     @property
     def verdict(self) -> Literal["kept", "broken", "unsure"]:
-        """Of the promise that a flood moves the gaps by no more than is allowed. Unsure: rounds of both kinds, so it was not measured well
-        enough to tell."""
-        kept = [moved <= self.allowed for moved in self.rounds_moved]
+        """Of the promise that company lengthens the passes by no more than is allowed. Unsure: rounds of both kinds, so it was not measured
+        well enough to tell."""
+        kept = [stretched <= self.allowed for stretched in self.rounds_stretched]
         return "kept" if all(kept) else "unsure" if any(kept) else "broken"
 
     @property
@@ -103,7 +114,7 @@ class FloodResult:
         return self.flood.standard_tokens_per_s / self.standard_alone_tokens_per_s
 
     def to_dict(self) -> dict[str, Any]:
-        figures = ("moved", "moved_median", "allowed", "verdict", "left")
+        figures = ("moved", "stretched", "moved_median", "allowed", "verdict", "left")
         return asdict(self) | {name: getattr(self, name) for name in figures}
 
 
@@ -151,7 +162,24 @@ def _result(slack: float, pairs: Sequence[tuple[_Run, _Run]]) -> FloodResult:
         flood=_tide(floods),
         standard_alone_tokens_per_s=median(run.standard_before_per_s for run in floods),
         rounds_moved=tuple(_tide([flood]).gap_p99_s / _tide([alone]).gap_p99_s - 1.0 for alone, flood in pairs),
+        rounds_stretched=tuple(stretch_p99(flood.gaps, alone.gaps) / stretch_p99(alone.gaps, alone.gaps) - 1.0 for alone, flood in pairs),
     )
+
+
+Gap: TypeAlias = tuple[int, float]
+"""Rows of the request, drafts included, in the pass that ended a gap, and its seconds."""
+
+
+def stretch_p99(gaps: Sequence[Gap], alone: Sequence[Gap]) -> float:
+    """The 99th percentile of gaps over the median of those ``alone`` with as many rows; between the numbers of rows seen, in proportion."""
+    import numpy as np
+
+    by_rows: dict[int, list[float]] = {}
+    for rows, seconds in alone:
+        by_rows.setdefault(rows, []).append(seconds)
+    seen = sorted(by_rows)
+    usual = np.interp([rows for rows, _ in gaps], seen, [median(by_rows[rows]) for rows in seen])
+    return percentile([seconds / float(other) for (_, seconds), other in zip(gaps, usual, strict=True)], 99)
 
 
 def _tide(runs: Sequence[_Run]) -> Tide:
@@ -184,6 +212,7 @@ class _Run:
         self._flood: list[Running] = []
         self._standard_ended = 0  # tokens of those that have ended
         self.rides: list[Ride] = []
+        self.gaps: list[Gap] = []
         self.standard_tokens = 0
         self.standard_before_per_s = 0.0
         self.wall_s = 0.0
@@ -217,7 +246,10 @@ class _Run:
         while not running.finished:
             self._step()
             if new := running.output_length - ride.tokens:
-                ride.deliveries.append((time.perf_counter() - began, new))
+                now = time.perf_counter() - began
+                if ride.deliveries:
+                    self.gaps.append((1 + running.draft_length, now - ride.deliveries[-1][0]))
+                ride.deliveries.append((now, new))
         if running.error is not None:
             raise running.error
         self.rides.append(ride)

@@ -13,7 +13,7 @@ from swiftsure.records.page import machine_rows, render_page
 
 CURVE_HEAD = ("rows a pass", "tokens/s a user", "tokens/s in all", "first token ms", "gap p99 ms", "per million")
 BOARDING_HEAD = ("seats", "boarding", "seat ms", "p99", "first ms", "p99", "a user", "in all", "gap p99")
-FLOOD_HEAD = ("slack", "gap p50", "flood", "gap p99", "flood", "moved", "allowed", "", "first ms", "flood", "standard", "left")
+FLOOD_HEAD = ("slack", "gap p50", "flood", "gap p99", "flood", "moved", "stretch", "allowed", "", "first ms", "flood", "standard", "left")
 NAMES: dict[Boarding, str] = {"at_once": "at once", "continuous": "continuous", "full": "when full"}
 
 NOTES = (
@@ -26,7 +26,9 @@ NOTES = (
     "time to first token, that wait included. With one seat all ways are the same.",
     "Flood: priority requests one after the other, alone and among standard requests of which there are always more than may run. Gaps, in "
     "ms, are between deliveries of a request; moved is what the flood does to their 99th percentile, the median of the rounds, each "
-    "against the run alone before it. Allowed is the slack and a tenth; unsure says that some rounds kept to it and some did not. "
+    "against the run alone before it; it includes that drafts are longer or shorter there. Stretch is the same for each gap over the "
+    "usual one alone of passes with as many rows of the request: what company does. Allowed for the stretch is the slack and a tenth; "
+    "unsure says that some rounds kept to it and some did not. "
     "Standard is what is left for standard requests, in tokens/s, and as a share of what they get without priority requests.",
     "The claim is a provider's of its fast tier, not reproduced by others. A larger batch of the standard tier makes leaving alone look "
     "faster and costs more to give up; the claim comes true where leaving alone is fast enough and the machine's time that it takes "
@@ -69,6 +71,7 @@ def flood_cells(result: TierResult) -> list[list[str]]:
             *(f"{tide.gap_p50_s * 1e3:.1f}" for tide in (flood.alone, flood.flood)),
             *(f"{tide.gap_p99_s * 1e3:.1f}" for tide in (flood.alone, flood.flood)),
             f"{flood.moved:+.0%}",
+            f"{flood.stretched:+.0%}",
             f"{flood.allowed:.0%}",
             flood.verdict,
             *(f"{tide.ttft_p50_s * 1e3:.0f}" for tide in (flood.alone, flood.flood)),
