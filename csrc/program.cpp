@@ -157,8 +157,31 @@ void Program::seal() {
     digit_scale_ = reinterpret_cast<float*>(digits_ + 2 * digit_columns_);
     digit_sum_ = reinterpret_cast<int32_t*>(digit_scale_ + digit_rows_);
     chunks_.resize(stages_.size());
+    look_ahead();
     if (!team_) join(std::make_shared<Team>());
     sealed_ = true;
+}
+
+// What each thread multiplies first in the next matmul, for every stage before it.
+void Program::look_ahead() {
+    const size_t threads = static_cast<size_t>(threads_);
+    ahead_.assign(stages_.size() * threads, {});
+    const MatmulStage* next = nullptr;
+    for (size_t s = stages_.size(); s-- > 0;) {
+        if (next)
+            for (size_t t = 0; t < threads; ++t) ahead_[s * threads + t] = first_weights(*next, static_cast<int64_t>(t));
+        if (const MatmulStage* matmul = std::get_if<MatmulStage>(&stages_[s].work)) next = matmul;
+    }
+}
+
+ThreadPool::Ahead Program::first_weights(const MatmulStage& stage, int64_t thread) const {
+    const int64_t count = static_cast<int64_t>(stage.chunks.size());
+    const int64_t begin = ThreadPool::share_begin(count, threads_, thread), end = ThreadPool::share_begin(count, threads_, thread + 1);
+    if (begin == end) return {};
+    const StripRange &first = stage.chunks[static_cast<size_t>(begin)], &last = stage.chunks[static_cast<size_t>(end - 1)];
+    const PackedMatrix& w = stage.parts[static_cast<size_t>(first.part)].weight;
+    const int64_t strips = (last.part == first.part ? last.end : w.strips) - first.begin;
+    return {w.data + first.begin * w.strip_bytes, std::min(strips * w.strip_bytes, kMostAheadBytes)};
 }
 
 // --- timing ------------------------------------------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class Program {
 
   private:
     static constexpr int64_t kChunksPerThread = 4;
+    static constexpr int64_t kMostAheadBytes = 256 * 1024;  // of weights that a waiting thread asks for: they stay in its second-level cache
 
     // The threads of the programs that share them.
     struct Team {
@@ -239,6 +240,8 @@ class Program {
     void validate(const Step& step) const;
     void plan(const Step& step);
     int64_t chunks_of(const Stage& stage) const;
+    void look_ahead();
+    ThreadPool::Ahead first_weights(const MatmulStage& stage, int64_t thread) const;
     struct RowSplit {
         int64_t rows, columns, pieces;
     };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
@@ -307,6 +310,7 @@ class Program {
     Step step_{};                                 // of the run in progress
     std::vector<AttentionPlan> attention_plans_;  // one for each window
     std::vector<int32_t> chunks_;                 // (stages,)
+    std::vector<ThreadPool::Ahead> ahead_;        // (stages, threads) weights that come next
 
     std::unique_ptr<Profile> profile_;   // while runs are timed
     std::vector<int64_t> stage_pieces_;  // (stages,) the first piece of each, while runs are timed

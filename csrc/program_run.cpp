@@ -68,7 +68,7 @@ const float* Program::run(const Step& step) {
     validate(step);
     plan(step);
     if (profile_) profile_->planned();
-    team_->pool->run(chunks_.data(), static_cast<int32_t>(stages_.size()), profile_ ? time_chunk : run_chunk, this);
+    team_->pool->run(chunks_.data(), static_cast<int32_t>(stages_.size()), profile_ ? time_chunk : run_chunk, this, ahead_.data());
     if (profile_) profile_->end();
     return buffers_[static_cast<size_t>(last_out_)].row(0);
 }

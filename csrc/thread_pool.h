@@ -19,9 +19,16 @@ namespace swiftsure {
 // is what its thread needs next. A thread whose share is used up goes on with the first chunk left of another's, in ascending order too,
 // since the other is most likely descheduled.
 //
-// Threads spin for a bounded time and then sleep, both between stages and between runs.
+// Threads spin for a bounded time and then sleep, both between stages and between runs. While one spins at the end of a stage it asks for memory
+// that it is to read next.
 class ThreadPool {
   public:
+    // Memory that a thread reads once the stage it waits for is over. Only asked for, never read here: it may be gone.
+    struct Ahead {
+        const uint8_t* data = nullptr;
+        int64_t bytes = 0;
+    };
+
     // Called for every chunk, on the thread with index `thread` (0 is the caller of run). Must not throw.
     using Task = void (*)(void* context, int32_t stage, int32_t chunk, int32_t thread);
 
@@ -34,8 +41,11 @@ class ThreadPool {
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     int32_t threads() const { return threads_; }
-    // Runs stages 0, 1, ... of chunks[s] chunks each (0: nothing to do) and returns when all are done. One caller at a time.
-    void run(const int32_t* chunks, int32_t stages, Task task, void* context);
+    // Runs stages 0, 1, ... of chunks[s] chunks each (0: nothing to do) and returns when all are done. One caller at a time. `ahead`: null, or
+    // (stages, threads) what a thread asks for while it waits at the end of the stage.
+    void run(const int32_t* chunks, int32_t stages, Task task, void* context, const Ahead* ahead = nullptr);
+    // The first chunk of a thread's share of `count`; that of thread `threads` is one past the last.
+    static int64_t share_begin(int64_t count, int64_t threads, int64_t thread) { return (count * thread + threads - 1) / threads; }
 
   private:
     // A cache line of its own: threads spin on some of them while others count.
@@ -51,12 +61,20 @@ class ThreadPool {
         return shares_[static_cast<size_t>(stage) * static_cast<size_t>(threads_) + static_cast<size_t>(thread)];
     }
     void stop();
+    class Asking;
+
+    // As Ahead; a thread that lags behind reads what a later run writes, and asks in vain.
+    struct Asked {
+        std::atomic<const uint8_t*> data{nullptr};
+        std::atomic<int64_t> bytes{0};
+    };
 
     const int32_t threads_;
     const int32_t max_stages_;
     std::unique_ptr<Counter[]>
         shares_;                       // (stages, threads)  run number (24 bits) | first chunk left (20 bits) | one past the last (20 bits)
     std::unique_ptr<Counter[]> done_;  // (stages,)          run number (24 bits) | chunks (20 bits) | chunks done (20 bits)
+    std::unique_ptr<Asked[]> asked_;   // (stages, threads)
     Task task_ = nullptr;              // read by holders of a chunk only
     void* context_ = nullptr;
 

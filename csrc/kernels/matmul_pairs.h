@@ -7,6 +7,7 @@
 #pragma once
 
 #include "kernels/matmul_tiles.h"
+#include "kernels/prefetch.h"
 
 namespace swiftsure::SWIFTSURE_ISA {
 
@@ -74,8 +75,7 @@ SWIFTSURE_INLINE void pair_step(const PairedRows& at, int64_t p, uint8_t (&b)[4]
     const int64_t pairs = at.groups / 2;
     int32_t *first = &sums[0][0][0][0], *second = first + rows * 32;
     if (p < pairs) {
-        SWIFTSURE_UNROLL
-        for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(at.weights + p * bytes + kPrefetchBytes + line);
+        ask_ahead<bytes>(at.weights + p * bytes);
         const uint8_t* a = at.tiles + p * rows * 4 * kTileRowBytes;
         _tile_loadd(6, b[p & 3], 64);
         paired_product<2 * set, 4>(a);

@@ -7,6 +7,7 @@
 #include "kernels/digits.h"
 #include "kernels/families.h"
 #include "kernels/group_scales.h"
+#include "kernels/prefetch.h"
 #include "kernels/strip_out.h"
 #include "simd/unroll.h"
 #if defined(__AMX_INT8__)
@@ -63,19 +64,18 @@ struct Output {
 };
 
 // `rows` rows of x, from `row` on, times one strip. Strips are taken one by one: two streams of weights side by side came out slower than
-// one at every size that does not fit a core's own cache. `prefetch`: how far ahead to ask for weights, 0 when they are near already.
+// one at every size that does not fit a core's own cache. `fresh`: the first rows of a strip, which ask for weights ahead of use.
 template <TensorType type, int rows>
-void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t prefetch, const Output& out) {
+void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, bool fresh, const Output& out) {
     // A super-block's common part is asked for with its groups.
     constexpr int64_t ahead_bytes = block_bytes(type) * kGroup / block_columns(type);
     const int64_t groups = x.groups, stride = groups * kGroupPayloadBytes;
-    const uint8_t *strip_data = w.data + strip * w.strip_bytes, *ahead = strip_data + prefetch;
+    const uint8_t* strip_data = w.data + strip * w.strip_bytes;
     f32x16 acc[rows];
     SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) acc[r] = splat(0.0f);
-    for (int64_t g = 0, at = row * groups; g < groups; ++g, ++at, ahead += ahead_bytes) {
-        SWIFTSURE_UNROLL
-        for (int64_t line = 0; line < ahead_bytes; line += 64) __builtin_prefetch(ahead + line);
+    for (int64_t g = 0, at = row * groups; g < groups; ++g, ++at) {
+        if (fresh) ask_ahead<ahead_bytes>(strip_data + g * ahead_bytes);
         const uint8_t* group = strip_data + group_offset(type, g);
         const GroupScales scales = load_group_scales<type>(strip_data, g);
         if constexpr (has_half_scales(type)) {
@@ -97,29 +97,29 @@ void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t ro
 }
 
 template <TensorType type>
-void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, int64_t prefetch,
+void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, bool fresh,
                    const Output& out) {
     switch (rows) {
         case 1:
-            return tile<type, 1>(w, x, strip, row, prefetch, out);
+            return tile<type, 1>(w, x, strip, row, fresh, out);
         case 2:
-            return tile<type, 2>(w, x, strip, row, prefetch, out);
+            return tile<type, 2>(w, x, strip, row, fresh, out);
         case 3:
-            return tile<type, 3>(w, x, strip, row, prefetch, out);
+            return tile<type, 3>(w, x, strip, row, fresh, out);
         case 4:
-            return tile<type, 4>(w, x, strip, row, prefetch, out);
+            return tile<type, 4>(w, x, strip, row, fresh, out);
         default:
             break;
     }
     if constexpr (max_rows(type) > 4) switch (rows) {
             case 5:
-                return tile<type, 5>(w, x, strip, row, prefetch, out);
+                return tile<type, 5>(w, x, strip, row, fresh, out);
             case 6:
-                return tile<type, 6>(w, x, strip, row, prefetch, out);
+                return tile<type, 6>(w, x, strip, row, fresh, out);
             case 7:
-                return tile<type, 7>(w, x, strip, row, prefetch, out);
+                return tile<type, 7>(w, x, strip, row, fresh, out);
             default:
-                return tile<type, 8>(w, x, strip, row, prefetch, out);
+                return tile<type, 8>(w, x, strip, row, fresh, out);
         }
 }
 
@@ -129,7 +129,7 @@ void multiply_strip(const PackedMatrix& w, const Activations& x, int64_t strip, 
     constexpr int64_t most = max_rows(type);
     for (; row < x.rows; row += most) {
         const int64_t rows = x.rows - row < most ? x.rows - row : most;
-        multiply_rows<type>(w, x, strip, row, rows, row == 0 ? kPrefetchBytes : 0, out);
+        multiply_rows<type>(w, x, strip, row, rows, row == 0, out);
     }
 }
 

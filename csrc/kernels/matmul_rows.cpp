@@ -5,6 +5,7 @@
 // Weights are multiplied as bytes w + 128; taking off 128 * sum(digits) is exact. Integer sums know no order, so neither the number of
 // rows of activations, the range of strips nor the instruction set changes an element.
 #include "kernels/families.h"
+#include "kernels/prefetch.h"
 #include "kernels/row_digits.h"
 #include "kernels/row_weights.h"
 #include "kernels/strip_out.h"
@@ -40,14 +41,10 @@ inline void store_sums(const PackedMatrix& w, const GridActivations& x, int64_t 
     store_strip(out.data + row * out.stride + strip * kStripRows, v, rows_in_strip(w, strip), out.accumulate);
 }
 
-template <TensorType type>
-inline void prefetch_block(const uint8_t* block) {
-    for (int64_t line = 0; line < grid_block_bytes(type); line += 64) __builtin_prefetch(block + line);
-}
-
-// `rows` rows of x, from `row` on, times one strip, whose blocks lie at `block`. R4 here means that they are to be unpacked.
+// `rows` rows of x, from `row` on, times one strip, whose blocks lie at `block`. R4 here means that they are to be unpacked. `fresh`: blocks
+// are asked for ahead of use.
 template <TensorType type, int rows>
-void multiply(const PackedMatrix& w, const GridActivations& x, int64_t strip, const uint8_t* block, int64_t row, int64_t prefetch,
+void multiply(const PackedMatrix& w, const GridActivations& x, int64_t strip, const uint8_t* block, int64_t row, bool fresh,
               const Output& out) {
     const int64_t stride = 2 * x.columns;
     const int8_t* digits = x.digits + row * stride;
@@ -55,7 +52,7 @@ void multiply(const PackedMatrix& w, const GridActivations& x, int64_t strip, co
     SWIFTSURE_UNROLL
     for (int r = 0; r < rows; ++r) sums[r] = {splat_i32(0), splat_i32(0)};
     for (int64_t column = 0; column < x.columns; column += kBlockColumns, block += grid_block_bytes(type)) {
-        if (prefetch != 0) prefetch_block<type>(block + prefetch);
+        if (fresh) ask_ahead<grid_block_bytes(type)>(block);
         if constexpr (type == TensorType::R4) {
             alignas(64) uint8_t unpacked[kStripRows * kBlockColumns];
             unpack_block(block, unpacked);
@@ -84,7 +81,7 @@ void multiply_few(const PackedMatrix& w, const GridActivations& x, int64_t strip
     for (int i = 0; i < 8 * rows; ++i) sums[i / 8][i / 4 % 2][i % 4] = _mm512_setzero_si512();
     const auto sixteen = [](const int8_t* p) { return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); };
     for (int64_t column = 0; column < x.columns; column += kBlockColumns, block += grid_block_bytes(TensorType::R4)) {
-        prefetch_block<TensorType::R4>(block + kPrefetchBytes);
+        ask_ahead<grid_block_bytes(TensorType::R4)>(block);
         SWIFTSURE_UNROLL
         for (int half = 0; half < 2; ++half) {
             const uint8_t* factors = block + 2 * kNibbleBytes + kGroupLevelBytes * half;
@@ -119,11 +116,11 @@ void multiply_few(const PackedMatrix& w, const GridActivations& x, int64_t strip
 
 // At most `most` rows.
 template <TensorType type, int most = kMaxRows>
-void multiply_rows(const PackedMatrix& w, const GridActivations& x, int64_t strip, const uint8_t* blocks, int64_t row, int64_t prefetch,
+void multiply_rows(const PackedMatrix& w, const GridActivations& x, int64_t strip, const uint8_t* blocks, int64_t row, bool fresh,
                    const Output& out) {
     if constexpr (most > 1)
-        if (x.rows - row < most) return multiply_rows<type, most - 1>(w, x, strip, blocks, row, prefetch, out);
-    multiply<type, most>(w, x, strip, blocks, row, prefetch, out);
+        if (x.rows - row < most) return multiply_rows<type, most - 1>(w, x, strip, blocks, row, fresh, out);
+    multiply<type, most>(w, x, strip, blocks, row, fresh, out);
 }
 
 // All rows of x times one strip.
@@ -138,15 +135,15 @@ void multiply_strip(const PackedMatrix& w, const GridActivations& x, int64_t str
 #endif
     if (type == TensorType::R8 || x.rows <= kMaxRows || x.columns * kStripRows > kUnpackedBytes) {
         for (int64_t row = 0; row < x.rows; row += kMaxRows)
-            multiply_rows<type>(w, x, strip, blocks, row, row == 0 ? kPrefetchBytes : 0, out);
+            multiply_rows<type>(w, x, strip, blocks, row, row == 0, out);
         return;
     }
     alignas(64) uint8_t unpacked[kUnpackedBytes];
     for (int64_t b = 0; b < x.columns / kBlockColumns; ++b) {
-        prefetch_block<type>(blocks + b * grid_block_bytes(type) + kPrefetchBytes);
+        ask_ahead<grid_block_bytes(type)>(blocks + b * grid_block_bytes(type));
         unpack_block(blocks + b * grid_block_bytes(type), unpacked + b * kStripRows * kBlockColumns);
     }
-    for (int64_t row = 0; row < x.rows; row += kMaxRows) multiply_rows<TensorType::R8>(w, x, strip, unpacked, row, 0, out);
+    for (int64_t row = 0; row < x.rows; row += kMaxRows) multiply_rows<TensorType::R8>(w, x, strip, unpacked, row, false, out);
 }
 
 #if defined(__AMX_INT8__)
@@ -177,7 +174,7 @@ void multiply_tile(const PackedMatrix& w, const GridActivations& x, int64_t stri
         if constexpr (fresh) {
             static_assert(strips == 1);  // one stream of weights is faster than two
             const uint8_t* from = w.data + strip * w.strip_bytes + block * grid_block_bytes(type);
-            prefetch_block<type>(from + kPrefetchBytes);
+            ask_ahead<grid_block_bytes(type)>(from);
             if constexpr (type == TensorType::R4) unpack_block(from, b + block * block_bytes);
             asm volatile("" ::: "memory");
             if (block > 0) products(block - 1);  // one block behind: what was just stored is not yet where tiles are loaded from
