@@ -1,6 +1,7 @@
 // Rows of activations quantized for integer matmuls.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace swiftsure {
@@ -12,6 +13,9 @@ constexpr int64_t kGroupPayloadBytes = 64;  // 32 values of two bytes, in the or
 // group fill the first half, those of an odd one the second, and the other half is zero.
 constexpr int64_t kMinPairedRows = 3, kMaxPairedRows = 8;
 constexpr int64_t kTileRowBytes = 64;
+// Floats from row to row of their scales, known when kernels are compiled: rows lie apart, because threads write them at the same time, and
+// not by a power of two, because one group of all rows is read at a time.
+constexpr int64_t kMaxPairedGroups = 512, kTileScaleStride = 2 * kMaxPairedGroups + 16;
 
 // One row. The payload's byte order is private to the instruction set (16-bit integers, or a plane of high and one of low digits).
 struct ActivationRow {
@@ -21,8 +25,8 @@ struct ActivationRow {
     int32_t* sum;        // (groups,)   sum of q
     int32_t* half_sum;   // (groups,)   sum of its first 16
     uint8_t* tiles;      // its tile rows of the first group, high digits, then low ones; null when none are wanted
-    float* tile_scales;  // its scale beside those of all rows, for each group followed by their scaled sums
-    int64_t rows;        // in both
+    float* tile_scales;  // for each group its scale and its scaled sum
+    int64_t rows;        // in tiles
     bool odd;            // the number of the first group
 };
 
@@ -33,7 +37,7 @@ struct Activations {
     const int32_t* sum;        // (rows, groups)
     const int32_t* half_sum;   // (rows, groups)
     const uint8_t* tiles;      // (groups, rows, 2, 64), or null
-    const float* tile_scales;  // (groups, 2, rows) scales, scaled sums
+    const float* tile_scales;  // (rows, kTileScaleStride / 2, 2) scales and scaled sums
     int64_t rows;
     int64_t groups;
 };
@@ -66,7 +70,8 @@ struct ActivationMemory {
     static constexpr int64_t kNumberBytes = 4 * sizeof(float);
     // Bytes of tiles for rows of so many groups; their scales lie behind them.
     static constexpr int64_t tile_bytes(int64_t groups) {
-        return groups * kMaxPairedRows * 2 * (kTileRowBytes + static_cast<int64_t>(sizeof(float)));
+        return kMaxPairedRows *
+               (std::min(groups, kMaxPairedGroups) * 2 * kTileRowBytes + kTileScaleStride * static_cast<int64_t>(sizeof(float)));
     }
 
     // A row from group `group` on.
@@ -79,7 +84,7 @@ struct ActivationMemory {
                 sum + at,
                 half_sum + at,
                 paired ? tiles + (group * rows + row) * 2 * kTileRowBytes : nullptr,
-                paired ? tile_scales(rows, groups) + group * 2 * rows + row : nullptr,
+                paired ? tile_scales(rows, groups) + row * kTileScaleStride + 2 * group : nullptr,
                 rows,
                 group % 2 != 0};
     }
@@ -90,7 +95,9 @@ struct ActivationMemory {
     }
 
   private:
-    static bool is_paired(int64_t rows, int64_t groups) { return rows >= kMinPairedRows && rows <= kMaxPairedRows && groups % 2 == 0; }
+    static bool is_paired(int64_t rows, int64_t groups) {
+        return rows >= kMinPairedRows && rows <= kMaxPairedRows && groups % 2 == 0 && groups <= kMaxPairedGroups;
+    }
     float* tile_scales(int64_t rows, int64_t groups) const { return reinterpret_cast<float*>(tiles + groups * rows * 2 * kTileRowBytes); }
 };
 

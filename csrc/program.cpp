@@ -157,9 +157,32 @@ void Program::seal() {
     digit_scale_ = reinterpret_cast<float*>(digits_ + 2 * digit_columns_);
     digit_sum_ = reinterpret_cast<int32_t*>(digit_scale_ + digit_rows_);
     chunks_.resize(stages_.size());
+    split_heads();
     look_ahead();
     if (!team_) join(std::make_shared<Team>());
     sealed_ = true;
+}
+
+// Stages that store keys: a line of the cache holds one dimension of many positions, so threads that store neighbouring positions of one
+// head would take each line from each other.
+void Program::split_heads() {
+    if (kv_.kv_heads() < threads_) return;
+    for (Stage& stage : stages_) {
+        RowStage* work = std::get_if<RowStage>(&stage.work);
+        const StoreKV* store = work ? std::get_if<StoreKV>(&work->ops.back()) : nullptr;
+        if (!store) continue;
+        const auto whole_heads = [&](const auto& op) {
+            return op.head_dim == kv_.head_dim() && (store->k_offset - op.offset) % op.head_dim == 0 && op.x == store->x;
+        };
+        const auto per_head = [&](const RowOp& op) {
+            if (const HeadNorm* o = std::get_if<HeadNorm>(&op)) return whole_heads(*o);
+            if (const Rope* o = std::get_if<Rope>(&op)) return whole_heads(*o);
+            return &op == &work->ops.back();
+        };
+        if (!std::all_of(work->ops.begin(), work->ops.end(), per_head)) continue;
+        work->heads = kv_.kv_heads();
+        work->k_offset = store->k_offset;
+    }
 }
 
 // What each thread multiplies first in the next matmul, for every stage before it.

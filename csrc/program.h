@@ -96,7 +96,8 @@ class Program {
 
   private:
     static constexpr int64_t kChunksPerThread = 4;
-    static constexpr int64_t kMostAheadBytes = 256 * 1024;  // of weights that a waiting thread asks for: they stay in its second-level cache
+    static constexpr int64_t kMostAheadBytes =
+        256 * 1024;  // of weights that a waiting thread asks for: they stay in its second-level cache
 
     // The threads of the programs that share them.
     struct Team {
@@ -170,7 +171,9 @@ class Program {
 
     struct RowStage {
         std::vector<RowOp> ops;
-        int64_t columns = 0;  // > 0: every operation is elementwise in groups of 32 over this width, so columns may be split too
+        int64_t columns = 0;   // > 0: every operation is elementwise in groups of 32 over this width, so columns may be split too
+        int64_t heads = 0;     // > 0: every operation goes head by head, and this many key-value heads may be apart, each with its keys
+        int64_t k_offset = 0;  // of those
     };
     struct Part {
         PackedMatrix weight;
@@ -240,18 +243,29 @@ class Program {
     void validate(const Step& step) const;
     void plan(const Step& step);
     int64_t chunks_of(const Stage& stage) const;
+    void split_heads();
     void look_ahead();
     ThreadPool::Ahead first_weights(const MatmulStage& stage, int64_t thread) const;
+    // A chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces, or one of `pieces` parts of the heads of `rows` rows.
     struct RowSplit {
         int64_t rows, columns, pieces;
-    };  // a chunk: `rows` rows, or one row's `columns` columns of `pieces` pieces
+    };
+    // What an operation does of a row: columns 0: all of them; `heads` > 0: the vectors that go with key-value head `head`.
+    struct Slice {
+        int64_t column, columns, head, heads, k_offset, head_dim;
+        bool has(int64_t vector_offset) const {
+            if (heads == 0) return true;
+            const int64_t key = (vector_offset - k_offset) / head_dim;  // queries go with any, in turn
+            return (vector_offset >= k_offset && key < heads ? key : vector_offset / head_dim % heads) == head;
+        }
+    };
     RowSplit row_split(const RowStage& stage, int64_t rows) const;
     float* partial(int64_t slot, int64_t head) const;
     static void run_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     static void time_chunk(void* program, int32_t stage, int32_t chunk, int32_t thread);
     template <typename After>
     void run_rows(const RowStage& stage, bool selected, int32_t chunk, const After& after) const;
-    void run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
+    void run_row_op(const RowOp& op, int64_t rows, int64_t row, const Slice& slice) const;
     void run_matmul(const MatmulStage& stage, bool selected, int32_t chunk) const;
     void run_attention(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
     void run_merge(const AttentionStage& stage, int32_t chunk, int32_t thread) const;
@@ -269,7 +283,7 @@ class Program {
     void start_merge(const Scratch& own, int64_t heads) const;
     void save_partial(int64_t slot, HeadRange heads, const float* max, const float* sum, const float* acc) const;
     void finish_heads(const AttentionStage& stage, int64_t row, HeadRange heads, const float* sum, const float* acc) const;
-    void store_row(const StoreKV& op, int64_t row) const;
+    void store_row(const StoreKV& op, int64_t row, const Slice& slice) const;
     void quantize_columns(int x, int64_t rows, int64_t row, int64_t column, int64_t columns) const;
     int64_t domain_rows(bool selected) const { return selected ? step_.wanted : step_.rows; }
 

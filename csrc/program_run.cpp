@@ -88,6 +88,7 @@ void Program::plan(const Step& step) {
 
 Program::RowSplit Program::row_split(const RowStage& stage, int64_t rows) const {
     const int64_t chunks = kChunksPerThread * threads_;
+    if (stage.heads > 0 && threads_ > 1 && rows > 1 && rows <= kv_.block_size()) return {rows, 0, stage.heads};
     if (stage.columns == 0 || rows >= chunks || threads_ == 1) return {ceil_div(rows, chunks), 0, 1};
     const int64_t columns = std::max<int64_t>(ceil_div(ceil_div(stage.columns * rows, chunks), kGroup), 8) * kGroup;
     return {1, columns, ceil_div(stage.columns, columns)};
@@ -145,17 +146,21 @@ void Program::run_rows(const RowStage& stage, bool selected, int32_t chunk, cons
     const int64_t rows = domain_rows(selected);
     const RowSplit split = row_split(stage, rows);
     const int64_t piece = chunk % split.pieces, first = chunk / split.pieces * split.rows;
-    const int64_t column = piece * split.columns;
-    const int64_t columns = std::min(split.columns, stage.columns - column);  // of use to operations that split columns only
+    Slice slice{piece * split.columns, 0, piece, 0, stage.k_offset, kv_.head_dim()};
+    if (split.columns > 0)
+        slice.columns = std::min(split.columns, stage.columns - slice.column);
+    else if (split.pieces > 1)
+        slice.heads = split.pieces;
     for (int64_t row = first; row < std::min(first + split.rows, rows); ++row)
         for (size_t op = 0; op < stage.ops.size(); ++op) {
-            run_row_op(stage.ops[op], rows, row, column, split.columns > 0 ? columns : 0);
+            run_row_op(stage.ops[op], rows, row, slice);
             after(op);
         }
 }
 
-// Row `row` of the `rows` of a stage. columns 0: the whole row.
-void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t column, int64_t columns) const {
+// Row `row` of the `rows` of a stage.
+void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, const Slice& slice) const {
+    const int64_t column = slice.column, columns = slice.columns;
     const auto at = [&](int buffer) { return buffers_[static_cast<size_t>(buffer)].row(row); };
     const auto width = [&](int buffer) { return columns > 0 ? columns : buffers_[static_cast<size_t>(buffer)].width; };
     if (const Embed* o = std::get_if<Embed>(&op)) {
@@ -174,17 +179,15 @@ void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t col
         for (int64_t c = 0; c < width(o->x); ++c) x[c] += bias[c];
     } else if (const HeadNorm* o = std::get_if<HeadNorm>(&op)) {
         const float* weight = vectors_[static_cast<size_t>(o->weight)].data();
-        for (int64_t h = 0; h < o->heads; ++h) {
-            float* head = at(o->x) + o->offset + h * o->head_dim;
-            kernels_.rmsnorm(head, weight, head, o->head_dim, o->eps, false);
-        }
+        for (int64_t v = o->offset; v < o->offset + o->heads * o->head_dim; v += o->head_dim)
+            if (slice.has(v)) kernels_.rmsnorm(at(o->x) + v, weight, at(o->x) + v, o->head_dim, o->eps, false);
     } else if (const Rope* o = std::get_if<Rope>(&op)) {
         const RopeTable& table = rope_tables_[static_cast<size_t>(o->table)];
         const auto rotate = o->style == RopeStyle::Interleaved ? kernels_.rope_interleaved : kernels_.rope_halves;
-        for (int64_t h = 0; h < o->heads; ++h)
-            rotate(at(o->x) + o->offset + h * o->head_dim, table.row(step_.positions[row]), table.rotary_dim() / 2);
+        for (int64_t v = o->offset; v < o->offset + o->heads * o->head_dim; v += o->head_dim)
+            if (slice.has(v)) rotate(at(o->x) + v, table.row(step_.positions[row]), table.rotary_dim() / 2);
     } else if (const StoreKV* o = std::get_if<StoreKV>(&op)) {
-        store_row(*o, row);
+        store_row(*o, row, slice);
     } else if (const Gated* o = std::get_if<Gated>(&op)) {
         const int64_t half = buffers_[static_cast<size_t>(o->out)].width;
         o->kernel(at(o->x) + column, at(o->x) + half + column, at(o->out) + column, width(o->out));
@@ -201,12 +204,14 @@ void Program::run_row_op(const RowOp& op, int64_t rows, int64_t row, int64_t col
     }
 }
 
-void Program::store_row(const StoreKV& op, int64_t row) const {
+void Program::store_row(const StoreKV& op, int64_t row, const Slice& slice) const {
     const float* x = buffers_[static_cast<size_t>(op.x)].row(row);
     const int64_t position = step_.positions[row], size = kv_.block_size(), dim = kv_.head_dim();
     const int64_t block = step_.block_tables[step_.sequences[row] * step_.table_width + position / size];
     for (int64_t h = 0; h < kv_.kv_heads(); ++h)
-        kernels_.store_kv(x + op.k_offset + h * dim, x + op.v_offset + h * dim, kv_.block(op.layer, h, block), position % size, dim, size);
+        if (slice.has(op.k_offset + h * dim))
+            kernels_.store_kv(x + op.k_offset + h * dim, x + op.v_offset + h * dim, kv_.block(op.layer, h, block), position % size, dim,
+                              size);
 }
 
 // Columns [column, column + columns) of one of `rows` rows, whole groups of 32.

@@ -27,8 +27,8 @@ void pause() {
 #endif
 }
 
-// Spins, calling `meanwhile`, then sleeps until `ready`. Whoever makes it true does so with a sequentially consistent store, then calls wake:
-// either it sees this sleeper counted, or this sleeper sees the store.
+// Spins, calling `meanwhile`, then sleeps until `ready`. Whoever makes it true does so with a sequentially consistent store, then calls
+// wake: either it sees this sleeper counted, or this sleeper sees the store.
 template <class Ready, class Meanwhile>
 void await(Ready ready, Meanwhile meanwhile, std::atomic<int32_t>& sleepers, std::mutex& mutex, std::condition_variable& changed) {
     const auto give_up = std::chrono::steady_clock::now() + kSpin;

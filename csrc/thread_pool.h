@@ -19,8 +19,8 @@ namespace swiftsure {
 // is what its thread needs next. A thread whose share is used up goes on with the first chunk left of another's, in ascending order too,
 // since the other is most likely descheduled.
 //
-// Threads spin for a bounded time and then sleep, both between stages and between runs. While one spins at the end of a stage it asks for memory
-// that it is to read next.
+// Threads spin for a bounded time and then sleep, both between stages and between runs. While one spins at the end of a stage it asks for
+// memory that it is to read next.
 class ThreadPool {
   public:
     // Memory that a thread reads once the stage it waits for is over. Only asked for, never read here: it may be gone.
@@ -41,8 +41,8 @@ class ThreadPool {
     ThreadPool& operator=(const ThreadPool&) = delete;
 
     int32_t threads() const { return threads_; }
-    // Runs stages 0, 1, ... of chunks[s] chunks each (0: nothing to do) and returns when all are done. One caller at a time. `ahead`: null, or
-    // (stages, threads) what a thread asks for while it waits at the end of the stage.
+    // Runs stages 0, 1, ... of chunks[s] chunks each (0: nothing to do) and returns when all are done. One caller at a time. `ahead`: null,
+    // or (stages, threads) what a thread asks for while it waits at the end of the stage.
     void run(const int32_t* chunks, int32_t stages, Task task, void* context, const Ahead* ahead = nullptr);
     // The first chunk of a thread's share of `count`; that of thread `threads` is one past the last.
     static int64_t share_begin(int64_t count, int64_t threads, int64_t thread) { return (count * thread + threads - 1) / threads; }

@@ -52,9 +52,9 @@ struct PairedRows {
 
 template <TensorType type, int rows, int r = 0>
 SWIFTSURE_INLINE void scale_paired_rows(const int32_t* sums, const float* scales, f32x16 scale, f32x16 minimum, f32x16 (&acc)[rows]) {
-    if constexpr (type == TensorType::Q4_1) acc[r] = fma(minimum, splat(scales[rows + r]), acc[r]);
+    if constexpr (type == TensorType::Q4_1) acc[r] = fma(minimum, splat(scales[r * kTileScaleStride + 1]), acc[r]);
     const i32x16 sum = add(shift_left<8>(load_i32(sums + 32 * r)), load_i32(sums + 32 * r + 16));
-    acc[r] = fma(to_f32(sum), mul(scale, splat(scales[r])), acc[r]);
+    acc[r] = fma(to_f32(sum), mul(scale, splat(scales[r * kTileScaleStride])), acc[r]);
     if constexpr (r + 1 < rows) scale_paired_rows<type, rows, r + 1>(sums, scales, scale, minimum, acc);
 }
 
@@ -63,7 +63,7 @@ SWIFTSURE_INLINE void scale_group(const PairedRows& at, int64_t group, const int
     constexpr int64_t scales = type == TensorType::Q8_0 ? kInt8Bytes : kNibbleBytes;
     const uint16_t* halves = reinterpret_cast<const uint16_t*>(at.weights + group * group_bytes(type) + scales);
     const f32x16 scale = load_f16(halves), minimum = type == TensorType::Q4_1 ? load_f16(halves + kStripRows) : scale;
-    scale_paired_rows<type, rows>(sums, at.scales + group * 2 * rows, scale, minimum, acc);
+    scale_paired_rows<type, rows>(sums, at.scales + 2 * group, scale, minimum, acc);
 }
 
 // One step: the product of pair `p`, unpacking of the next but one, scaling of the last but one, and only then the store of the

@@ -97,8 +97,7 @@ void tile(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t ro
 }
 
 template <TensorType type>
-void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, bool fresh,
-                   const Output& out) {
+void multiply_rows(const PackedMatrix& w, const Activations& x, int64_t strip, int64_t row, int64_t rows, bool fresh, const Output& out) {
     switch (rows) {
         case 1:
             return tile<type, 1>(w, x, strip, row, fresh, out);

@@ -41,8 +41,8 @@ inline void store_sums(const PackedMatrix& w, const GridActivations& x, int64_t 
     store_strip(out.data + row * out.stride + strip * kStripRows, v, rows_in_strip(w, strip), out.accumulate);
 }
 
-// `rows` rows of x, from `row` on, times one strip, whose blocks lie at `block`. R4 here means that they are to be unpacked. `fresh`: blocks
-// are asked for ahead of use.
+// `rows` rows of x, from `row` on, times one strip, whose blocks lie at `block`. R4 here means that they are to be unpacked. `fresh`:
+// blocks are asked for ahead of use.
 template <TensorType type, int rows>
 void multiply(const PackedMatrix& w, const GridActivations& x, int64_t strip, const uint8_t* block, int64_t row, bool fresh,
               const Output& out) {
@@ -134,8 +134,7 @@ void multiply_strip(const PackedMatrix& w, const GridActivations& x, int64_t str
     }
 #endif
     if (type == TensorType::R8 || x.rows <= kMaxRows || x.columns * kStripRows > kUnpackedBytes) {
-        for (int64_t row = 0; row < x.rows; row += kMaxRows)
-            multiply_rows<type>(w, x, strip, blocks, row, row == 0, out);
+        for (int64_t row = 0; row < x.rows; row += kMaxRows) multiply_rows<type>(w, x, strip, blocks, row, row == 0, out);
         return;
     }
     alignas(64) uint8_t unpacked[kUnpackedBytes];

@@ -8,8 +8,8 @@
 namespace swiftsure::SWIFTSURE_ISA {
 
 #if defined(__AMX_INT8__)
-// Twice: far ahead into the second-level cache, near ahead into the first. The first-level cache has few requests under way at a time, and each
-// that has to come from memory holds one for as long as that takes: decision 11 has the figures.
+// Twice: far ahead into the second-level cache, near ahead into the first. The first-level cache has few requests under way at a time, and
+// each that has to come from memory holds one for as long as that takes: decision 11 has the figures.
 constexpr int64_t kFarBytes = 16384, kNearBytes = 4096;
 #else
 constexpr int64_t kFarBytes = 0, kNearBytes = kPrefetchBytes;

@@ -84,8 +84,8 @@ void quantize_row(const float* x, int64_t k, ActivationRow out) {
     if (!out.tiles) return;
     for (int64_t g = 0; g < k / kGroup; ++g) {
         store_tile_rows(out.payload + g * kGroupPayloadBytes, out.tiles + g * out.rows * 2 * kTileRowBytes, (g % 2 != 0) != out.odd);
-        out.tile_scales[g * 2 * out.rows] = out.scale[g];
-        out.tile_scales[(g * 2 + 1) * out.rows] = out.scaled_sum[g];
+        out.tile_scales[2 * g] = out.scale[g];
+        out.tile_scales[2 * g + 1] = out.scaled_sum[g];
     }
 #endif
 }
