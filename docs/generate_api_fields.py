@@ -17,9 +17,9 @@ PAGE = Path(__file__).with_name("api-fields.md")
 INTRODUCTION = """# Fields of requests
 
 Generated from the code by `python docs/generate_api_fields.py`; tests keep it up to date and hold it against the parameters of OpenAI's and
-Anthropic's Python SDKs. `null` is always a field left out. A refused field answers 400 with its name in `param`, unless its value asks for
-what is done anyway (an empty list of tools, `{"type": "text"}`); so does a field that is in no table. Fields marked *ours* are not OpenAI's;
-its SDK sends them from `extra_body`.
+Anthropic's Python SDKs. `null` is always a field left out. A refused field answers 400 with its name in `param`, unless its value asks
+for what is done anyway (an empty list of tools, `{"type": "text"}`); so does a field that is in no table. Fields marked *ours* are not
+OpenAI's; its SDK sends them from `extra_body`.
 
 ## Chat completions and completions
 """
