@@ -168,7 +168,6 @@ def test_greedy_tokens_of_a_saved_folder_are_those_of_generate(
     folders: dict[str, Path],
     continued: dict[str, Any],
     tmp_path: Path,
-    figures: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They may part only where the two best logits of transformers lie closer than twice the difference that is allowed of one; in the run

@@ -20,6 +20,22 @@ def file_stamp(status: os.stat_result) -> FileStamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
+HEAD_BYTES = 24
+"""Of a file, that :func:`stand_in` looks at."""
+_OLD_MAGICS = (b"lmgg", b"fmgg", b"tjgg", b"algg")  # ggml, ggmf, ggjt and ggla, as integers of four bytes
+
+
+def stand_in(head: bytes) -> str | None:
+    """What lies in the place of a model's file, where the first bytes tell: tools leave such files behind when they fail or are missing."""
+    if head.startswith(b"version https://git-lfs"):
+        return "a Git LFS pointer, which stands for the file; fetch the file itself with: git lfs pull"
+    if head.lstrip()[:5].lower() in (b"<!doc", b"<html"):
+        return "a web page, which was saved in place of the file"
+    if head[:4] in _OLD_MAGICS:
+        return "in a format that llama.cpp had before GGUF; convert the model anew"
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelMember:
     """A file inside a published wheel, pinned: a whole model, or a part of one."""

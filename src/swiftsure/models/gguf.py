@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from swiftsure.errors import ModelFileError, ModelNotFoundError, UnsupportedModelError
+from swiftsure.models.files import HEAD_BYTES, stand_in
 from swiftsure.models.gguf_header import StringArray, Value, parse_header
 from swiftsure.models.open_file import OpenFile
 from swiftsure.models.tensors import TensorInfo, byte_span
@@ -170,13 +171,15 @@ def _open_file(path: Path) -> OpenFile:
         )
     try:
         with path.open("rb") as file:
-            head = file.read(24)
+            head = file.read(HEAD_BYTES)
             if head[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04"):
                 raise UnsupportedModelError(f"{path}: looks like a Python pickle, which can run code when loaded; use GGUF or .safetensors")
             if path.suffix.lower() == ".safetensors":
                 raise UnsupportedModelError(
                     f"{path}: a .safetensors file holds weights alone; name the folder, which must hold config.json too"
                 )
+            if (found := stand_in(head)) is not None:
+                raise ModelFileError(f"{path}: this is {found}")
             if len(head) < 24:
                 raise ModelFileError(f"{path}: header: a GGUF file has at least 24 bytes, this one {len(head)}")
             return OpenFile(path, os.dup(file.fileno()))

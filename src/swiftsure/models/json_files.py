@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from swiftsure.errors import ModelFileError
+from swiftsure.models.files import HEAD_BYTES, stand_in
 
 MAX_JSON_BYTES = 1 << 20  # of a configuration, or of an index of some ten thousand tensors
 MEMORY_FREE_BYTES = 32 << 20  # beyond twice the file
@@ -32,6 +33,8 @@ def read_json_object(path: Path, *, max_bytes: int = MAX_JSON_BYTES, memory_byte
         raise ModelFileError(
             f"{path}: its {len(data):,} bytes would take up to {needed:,} bytes of memory as values; at most {allowed:,} are taken for it"
         )
+    if (found := stand_in(data[:HEAD_BYTES])) is not None:
+        raise ModelFileError(f"{path}: this is {found}")
     text = _decoded(path, data)
     lone = b"\\u" in data and next((mark[1] for mark in _ESCAPE.finditer(text) if mark[1]), None)
     if lone:

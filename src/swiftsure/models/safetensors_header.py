@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, NoReturn
 
 from swiftsure.errors import ModelFileError, UnsupportedModelError
+from swiftsure.models.files import HEAD_BYTES, stand_in
 from swiftsure.models.tensors import read_bytes
 
 MAX_HEADER_BYTES = 100_000_000  # the reference library's own limit
@@ -56,7 +57,10 @@ def read_header(fd: int, size: int, *, element_bytes: Mapping[str, int] = ELEMEN
     Raises ModelFileError that states the rule: a header within the file, unique names, offsets that follow each other without gap or
     overlap and fill the file; UnsupportedModelError for a type that ``element_bytes`` does not name.
     """
-    length = int.from_bytes(read_bytes(fd, 0, min(size, 8), "the header's length").tobytes(), "little")
+    head = read_bytes(fd, 0, min(size, HEAD_BYTES), "the header's length").tobytes()
+    if (found := stand_in(head)) is not None:
+        raise ModelFileError(f"this is {found}")
+    length = int.from_bytes(head[:8], "little")
     if size < 8 or length > min(size - 8, MAX_HEADER_BYTES):
         raise ModelFileError(f"the header's length is {length:,} bytes in a file of {size:,}; it must lie within, and be at most 100 MB")
     header = read_bytes(fd, 8, length, "the header").tobytes()
