@@ -38,3 +38,13 @@ def test_comments_and_other_fields_are_no_events() -> None:
 
 def test_a_comment_that_is_sent_as_data_is_its_text() -> None:
     assert parsed([b"data: : keepalive\n\n"]) == [": keepalive"]
+
+
+def test_an_endless_line_takes_no_longer_than_its_bytes() -> None:
+    """100 MB in 20,000 reads, which joined anew at each of them would be a terabyte."""
+    parser = EventParser()
+    assert not list(parser.feed(b"data: "))
+    for _ in range(20_000):
+        assert not list(parser.feed(b"x" * 5000))
+    (data,) = parser.feed(b"\n\n")
+    assert len(data) == 100_000_000

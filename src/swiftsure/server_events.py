@@ -16,6 +16,7 @@ class EventParser:
 
     def __init__(self) -> None:
         self._rest = b""
+        self._parts: list[bytes] = []  # of a line whose end has not come: joined once, or an endless line would take quadratic time
         self._data: list[bytes] = []
         self._after_cr = False  # an LF that comes next belongs to a line end that was already taken
         self._at_start = True
@@ -24,7 +25,11 @@ class EventParser:
         if self._after_cr and piece:
             piece = piece.removeprefix(b"\n")
             self._after_cr = False
-        buffer = self._rest + piece
+        if not self._at_start and b"\n" not in piece and b"\r" not in piece:
+            self._parts.append(piece)
+            return
+        buffer = b"".join((self._rest, *self._parts, piece))
+        self._parts = []
         if self._at_start:
             if len(buffer) < len(_BYTE_ORDER_MARK) and _BYTE_ORDER_MARK.startswith(buffer):
                 self._rest = buffer

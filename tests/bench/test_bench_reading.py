@@ -191,6 +191,12 @@ def test_what_is_no_json_is_not_an_answer() -> None:
     assert (got.error, got.error_words) == ("broken", "an event's data is no JSON object: '<html>'")
 
 
+def test_a_page_instead_of_a_stream_is_said_to_be_one() -> None:
+    got = exchange((0.1, b"<html>\n<body>Please log in</body></html>"), headers={"content-type": "text/html; charset=utf-8"})
+    words = "the answer is a page (text/html; charset=utf-8) and no stream: <html> <body>Please log in</body></html>"
+    assert (got.error, got.error_words) == ("broken", words)
+
+
 def test_an_answer_that_came_at_once_at_the_end_is_a_burst() -> None:
     words = "some words of an answer that is long enough to tell, said all at once"
     held_back = exchange((0.1, delta(content="So")), (9.0, event(delta(content=words)) + event(delta("stop"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -145,3 +146,17 @@ def test_a_file_that_is_not_text_is_refused_by_line(tmp_path: Path) -> None:
         read_prompts(tmp_path, limit=5)
     with pytest.raises(UsageError, match="cannot be read"):
         read_prompts(tmp_path / "none.txt", limit=5)
+
+
+@pytest.mark.parametrize("name", ["stream", "model", "messages", "max_tokens", "n"])
+def test_sampling_may_not_hold_what_the_bench_decides(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text(json.dumps({"prompt": "a", "sampling": {name: None}}))
+    with pytest.raises(UsageError, match=f"line 1: sampling may not hold {name}: the bench decides that itself"):
+        read_prompts(path, limit=1)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p.jsonl")
+    with pytest.raises(UsageError, match="is a pipe or a device"):
+        read_prompts(tmp_path / "p.jsonl", limit=1)

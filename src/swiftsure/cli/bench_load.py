@@ -92,7 +92,7 @@ def bench_load(
         sweep = measure_loads(folder, asked, measure=measure, watcher=display, say=note)
     except (KeyboardInterrupt, EndpointError):
         display.close()
-        note(f"what was measured is in {folder}; the same command with --into {folder} goes on")
+        shared.tell_how_to_go_on(folder, "--into")
         raise
     words = _words(sweep, settings)
     note_wrapped("", words)

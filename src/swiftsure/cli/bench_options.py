@@ -106,6 +106,14 @@ Into = Annotated[
 Limit = Annotated[int, option("--limit", metavar="N", section=PROMPTS, help="Take the first N prompts of the file. Default: 20.")]
 
 
+def tell_how_to_go_on(folder: Path, flag: str) -> None:
+    """Where something was measured; a first request that was not answered leaves nothing to go on with."""
+    from swiftsure.bench.protocol.store import HEAD
+
+    if (folder / HEAD).exists():
+        note(f"what was measured is in {folder}; the same command with {flag} {folder} goes on")
+
+
 def new_folder() -> Path:
     """Where what is measured goes when nobody says."""
     return Path(f"bench-{datetime.now():%Y%m%d-%H%M%S}")

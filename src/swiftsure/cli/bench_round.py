@@ -164,7 +164,7 @@ def _measure(folder: Path, asked: Asked, outside: Outside, *, rounds: int, times
             return 1
         raise
     except EndpointError:
-        note(f"what was measured is in {folder}; the same command with --round {folder} goes on")
+        shared.tell_how_to_go_on(folder, "--round")
         raise
     return 1 if saturated else 0
 

@@ -102,7 +102,7 @@ def bench_scenario(
         answer = play(folder, asked, measure=measure, watcher=display, say=note)
     except (KeyboardInterrupt, EndpointError):
         display.close()
-        note(f"what was measured is in {folder}; the same command with --into {folder} goes on")
+        shared.tell_how_to_go_on(folder, "--into")
         raise
     display.close()
     if output is not None:

@@ -93,6 +93,9 @@ def _read_body(recording: Recording, wire: Wire, transcript: Transcript) -> str 
         transcript.first_event_s = at_s
         wire.read_whole(answer, at_s, transcript)
         return None
+    kind = recording.headers.get("content-type", "")
+    if kind.startswith("text/html"):
+        return f"the answer is a page ({kind[:60]}) and no stream: {' '.join(recording.body[:200].decode(errors='replace').split())}"
     for data, at_s in events_of(recording):
         if data == "[DONE]":
             transcript.closed = True

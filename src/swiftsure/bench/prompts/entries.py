@@ -110,6 +110,9 @@ def _sampling(fields: Mapping[str, Any], *, logged: bool) -> tuple[dict[str, Any
     further = fields.get("sampling", {})
     if not isinstance(further, Mapping):
         raise UsageError(f"sampling must be an object of request fields, got {type(further).__name__}")
+    ours = sorted(str(name) for name in further if name in _OURS)
+    if ours:
+        raise UsageError(f"sampling may not hold {', '.join(ours)}: the bench decides that itself, or it stands beside sampling")
     sent = {name: value for name, value in fields.items() if value is not None and name not in _OURS and (logged or name in _REQUEST)}
     left_out = frozenset(str(name) for name in fields if name not in _OURS and name not in sent)
     return sent | dict(further), left_out

@@ -72,6 +72,8 @@ def _size(path: Path) -> int:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; prompts are read from a .txt, .jsonl or .json file")
+        if path.exists() and not path.is_file():
+            raise UsageError(f"{path} is a pipe or a device; prompts are read from a .txt, .jsonl or .json file")
         return path.stat().st_size
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None

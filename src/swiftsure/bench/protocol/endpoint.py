@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 
 from swiftsure.bench.target import Interface, Target
-from swiftsure.errors import EndpointError, UsageError
+from swiftsure.errors import EndpointError, UsageError, quotable
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _ANSWER_S = 15.0
@@ -111,7 +111,7 @@ def _only_model(models: Sequence[Mapping[str, Any]]) -> str | None:
     names = [str(entry["id"]) for entry in models if entry.get("id")]
     if len(names) > 1:
         shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-        raise UsageError(f"the endpoint has several models; name one with --model: {shown}")
+        raise UsageError(f"the endpoint has several models; name one with --model: {quotable(shown)}")
     return names[0] if names else None
 
 
