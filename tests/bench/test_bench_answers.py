@@ -159,7 +159,7 @@ def test_a_figure_that_is_missing_breaks_its_requirement(text: str, words: str) 
 
 
 @pytest.mark.parametrize(
-    "text", ["", "ttft_p50", "ttft_p50<", "ttft_p50=1", "speed<3", "ttft<1", "ttft_p50<0.3decode_p50>1", "decode_p50<3ms"]
+    "text", ["", "ttft_p50", "ttft_p50<", "ttft_p50=1", "speed<3", "ttft<1", "ttft_p50<0.3decode_p50>1", "decode_p50<3ms", "ttft_p50<1e999"]
 )
 def test_what_is_no_requirement_is_refused_with_the_rule(text: str) -> None:
     with pytest.raises(UsageError):
@@ -249,3 +249,9 @@ def test_no_line_of_the_tables_is_wider_than_80_columns() -> None:
         assert max(map(len, table.splitlines())) <= 80
         assert "\x1b" not in table
         assert not math.isnan(len(table))
+
+
+@pytest.mark.parametrize("text", ["1e400 tokens/s", "-5 tokens/s", "about -5 tokens/s", "TTFT -240 ms", "v1.5.300 tokens/s", "TTFT 1e9 ms"])
+def test_the_tail_of_a_number_is_no_claim(text: str) -> None:
+    with pytest.raises(UsageError, match="a number above 0 with its unit"):
+        parse_claim(text)

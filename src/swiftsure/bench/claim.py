@@ -16,7 +16,8 @@ from swiftsure.errors import UsageError
 Scope = Literal["per user", "aggregate"]
 Answer = Literal["REACHED", "NOT REACHED", "INCONCLUSIVE", "NOT MEASURED"]
 
-_NUMBER = r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?P<thousand>k)?"
+_WHOLE = r"(?<![\w.,])(?<!\s-)(?<!\A-)"  # not the tail of 1e400 or v1.5, nor below 0
+_NUMBER = _WHOLE + r"(?P<number>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)(?P<thousand>k)?"
 _SPEED = re.compile(
     _NUMBER
     + r"\s*(?:output\s+)?(?:tokens?|toks?|t)\s*(?:/|per|a|p)\s*s(?:ec(?:ond)?s?)?\b|"
@@ -24,7 +25,7 @@ _SPEED = re.compile(
     + r"\s*tps\b",
     re.I,
 )
-_TIME = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|s|sec(?:ond)?s?)\b", re.I)
+_TIME = re.compile(_WHOLE + r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|s|sec(?:ond)?s?)\b", re.I)
 _FIRST = re.compile(r"\bttft\b|first\s+token|first\s+answer", re.I)
 _ALL = re.compile(
     r"\baggregat\w*|\btotal\b|\bthroughput\b|\ball\s+users\b|\btogether\b|\boverall\b|\bper\s+(?:node|server|chip|gpu|system)\b", re.I

@@ -11,6 +11,7 @@ Without a row, ``cold`` (or the first row that was measured); without users, the
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -94,6 +95,8 @@ def _requirement(match: re.Match[str]) -> Requirement:
     if (unit in ("ms", "s") and own != "s") or (unit == "%" and own != "share"):
         raise UsageError(f"{figure} is in {own}, and cannot be compared with a number in {unit}, got {match[0]!r}")
     limit = float(match["number"]) * {"ms": 0.001, "%": 0.01}.get(unit or "", 1.0)
+    if not math.isfinite(limit):
+        raise UsageError(f"a limit must be a finite number, got {match['number']!r:.60}")
     users = int(match["users"]) if match["users"] else None
     return Requirement(text=match[0], figure=figure, operator=match["operator"], limit=limit, row=match["row"], users=users)
 
