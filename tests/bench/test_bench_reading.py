@@ -191,6 +191,16 @@ def test_what_is_no_json_is_not_an_answer() -> None:
     assert (got.error, got.error_words) == ("broken", "an event's data is no JSON object: '<html>'")
 
 
+def test_an_endpoints_words_cannot_command_a_terminal() -> None:
+    got = exchange((0.1, b"out of \x1b[2Jmemory\r\n"), status=500)
+    assert (got.error, got.error_words) == ("http_5xx", "status 500: out of \\x1b[2Jmemory")
+
+
+def test_a_count_that_no_answer_can_have_is_none() -> None:
+    got = exchange((0.1, delta(content="a word")), (0.2, delta("stop", usage=usage(10**23))), (0.3, "[DONE]"))
+    assert (got.tokens_by, got.output_tokens) == ("estimated", 2)
+
+
 def test_a_page_instead_of_a_stream_is_said_to_be_one() -> None:
     got = exchange((0.1, b"<html>\n<body>Please log in</body></html>"), headers={"content-type": "text/html; charset=utf-8"})
     words = "the answer is a page (text/html; charset=utf-8) and no stream: <html> <body>Please log in</body></html>"

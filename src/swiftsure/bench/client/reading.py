@@ -11,6 +11,7 @@ from swiftsure.bench.client.interfaces import Wire
 from swiftsure.bench.client.recording import Recording
 from swiftsure.bench.client.transcript import Transcript, mark_inline_thinking, words_of
 from swiftsure.bench.exchange import Arrival, ErrorKind, Exchange, Request, TokenSource
+from swiftsure.errors import quotable
 from swiftsure.server_events import EventParser
 
 CountTokens = Callable[[str], int]
@@ -70,7 +71,7 @@ def exchange_of(
         text=text if keep_text else None,
         status=recording.status,
         error=error,
-        error_words=words,
+        error_words=None if words is None else quotable(words),
         settings_dropped=recording.dropped,
         censored=_is_censored(transcript),
         tier=transcript.tier,

@@ -8,6 +8,7 @@ from typing import Any
 
 from swiftsure.bench.exchange import Arrival, Share, Usage
 
+MOST_TOKENS = 10**12  # more is no count, and would not fit a table of exchanges
 OPENING, CLOSING = "<think>", "</think>"
 
 
@@ -36,7 +37,11 @@ class Transcript:
 
     def count(self, **counts: object) -> None:
         """The endpoint's counts by their names in :class:`Usage`; each replaces what came before, what is no number changes nothing."""
-        told = {name: value for name, value in counts.items() if isinstance(value, int) and not isinstance(value, bool) and value >= 0}
+        told = {
+            name: value
+            for name, value in counts.items()
+            if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
+        }
         if told:
             before = self.usage or Usage()
             names = ("prompt_tokens", "output_tokens", "reasoning_tokens", "cached_tokens")
