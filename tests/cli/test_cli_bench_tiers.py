@@ -35,7 +35,7 @@ def test_table_record_and_page_tell_the_same(swiftsure: Run, tiny: Path, tmp_pat
     assert result.line("EXIT ").startswith("EXIT mode=exact status=ok items=20/20")
     for one in found["floods"]:
         assert one["allowed"] == one["slack"] + 0.1
-        kept = {stretched <= one["allowed"] for stretched in one["rounds_stretched"]}
+        kept = {moved <= one["allowed"] for moved in one["rounds_moved"]}
         assert one["verdict"] == {(True,): "kept", (False,): "broken", (False, True): "unsure"}[tuple(sorted(kept))]
         assert one["alone"]["standard_tokens_per_s"] == 0 < one["standard_alone_tokens_per_s"]
         assert one["alone"]["gaps"] > 0 < one["flood"]["gaps"]

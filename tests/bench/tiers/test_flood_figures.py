@@ -18,14 +18,14 @@ TIDE = Tide(
 ALONE = [(1, 0.010)] * 50 + [(5, 0.030)] * 50
 
 
-def result(*stretched: float, moved: float = 0.0) -> FloodResult:
+def result(*moved: float, stretched: float = 0.0) -> FloodResult:
     return FloodResult(
         slack=0.3,
         alone=TIDE,
         flood=TIDE,
         standard_alone_tokens_per_s=100.0,
-        rounds_moved=(moved,) * len(stretched),
-        rounds_stretched=stretched,
+        rounds_moved=moved,
+        rounds_stretched=(stretched,) * len(moved),
     )
 
 
@@ -45,9 +45,9 @@ def test_rows_that_were_not_seen_alone_take_their_share_of_what_was() -> None:
     assert stretch_p99([(9, 0.060)], ALONE) == pytest.approx(2.0), "beyond the most rows seen: as the most"
 
 
-def test_the_promise_is_judged_by_what_company_does_in_every_round() -> None:
-    assert result(0.1, 0.4, 0.39, moved=0.9).verdict == "kept"
+def test_the_promise_is_judged_by_the_gaps_of_every_round_whatever_their_cause() -> None:
+    assert result(0.1, 0.4, 0.39, stretched=0.9).verdict == "kept"
     assert result(0.1, 0.41, 0.2).verdict == "unsure"
-    assert result(0.5, 0.41).verdict == "broken"
-    found = result(0.1, 0.2, 0.3, moved=0.7).to_dict()
-    assert (found["moved"], found["stretched"], found["allowed"]) == (0.7, 0.2, 0.4)
+    assert result(0.5, 0.41, stretched=0.0).verdict == "broken"
+    found = result(0.1, 0.2, 0.3, stretched=0.7).to_dict()
+    assert (found["moved"], found["stretched"], found["allowed"]) == (0.2, 0.7, 0.4)

@@ -4,8 +4,8 @@ Priority requests come one after the other. In a flood there are always more sta
 whose answers end all the time; answers are the same tokens as alone, only their moments differ.
 
 A gap between deliveries has two causes: who else rides along, and how many drafts of its own the request brings to the pass, which in a
-flood are not always as many as alone, and whose tokens then come together. The slack is a promise about the first. So what is judged is the
-stretch of a gap, over the median gap alone of passes with as many rows of the request; the gaps themselves stand beside it.
+flood are not always as many as alone, and whose tokens then come together. The promise is about the gaps, whatever their cause. Beside them
+stands their stretch, over the median gap alone of passes with as many rows of the request: what is due to the first.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class FloodResult:
 
     @property
     def verdict(self) -> Literal["kept", "broken", "unsure"]:
-        """Of the promise that company lengthens the passes by no more than is allowed. Unsure: rounds of both kinds, so it was not measured
-        well enough to tell."""
-        kept = [stretched <= self.allowed for stretched in self.rounds_stretched]
+        """Of the promise that a flood moves the gaps by no more than is allowed. Unsure: rounds of both kinds, so it was not measured well
+        enough to tell."""
+        kept = [moved <= self.allowed for moved in self.rounds_moved]
         return "kept" if all(kept) else "unsure" if any(kept) else "broken"
 
     @property

@@ -26,9 +26,9 @@ NOTES = (
     "time to first token, that wait included. With one seat all ways are the same.",
     "Flood: priority requests one after the other, alone and among standard requests of which there are always more than may run. Gaps, in "
     "ms, are between deliveries of a request; moved is what the flood does to their 99th percentile, the median of the rounds, each "
-    "against the run alone before it; it includes that drafts are longer or shorter there. Stretch is the same for each gap over the "
-    "usual one alone of passes with as many rows of the request: what company does. Allowed for the stretch is the slack and a tenth; "
-    "unsure says that some rounds kept to it and some did not. "
+    "against the run alone before it, and allowed for it is the slack and a tenth; unsure says that some rounds kept to it and some did "
+    "not. Stretch is the same for each gap over the usual one alone of passes with as many rows of the request: what company does, without "
+    "what longer drafts do. "
     "Standard is what is left for standard requests, in tokens/s, and as a share of what they get without priority requests.",
     "The claim is a provider's of its fast tier, not reproduced by others. A larger batch of the standard tier makes leaving alone look "
     "faster and costs more to give up; the claim comes true where leaving alone is fast enough and the machine's time that it takes "
