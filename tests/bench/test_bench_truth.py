@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import bench_client
 
 from bench.scheduled_endpoint import CACHED_TOKENS, PROMPT_TOKENS, QUIRKS
 from swiftsure.bench.client import measure
@@ -235,3 +236,10 @@ def test_the_truth_has_every_figure_that_a_report_can_have() -> None:
     answers = [{"number": OPENING + n, "sent_at": 0.1 * n, "ended_at": 1.0, "tokens": 2, "whole": True, "pieces": pieces} for n in range(2)]
     reported = {name for name in known_names() if definition_of(name).name not in NOT_BY_STAMPS}
     assert reported == set(truth_of(answers))
+
+
+def test_the_benchmark_of_the_client_tells_the_bias_of_what_a_reader_reads() -> None:
+    written = {0: [0.0, 0.01, 0.02, 0.03], 1: [0.0, 0.01, 0.02, 0.05]}
+    told = bench_client.compare({0: [0.1, 0.11, 0.12, 0.13], 1: [0.1, 0.11, 0.12, 0.156]}, written)
+    biases = {name.removeprefix("itl_bias_"): value for name, value in told.items() if name.startswith("itl_bias_")}
+    assert biases == {name: pytest.approx(bias) for name, bias in {"mean_s": 0.001, "p50_s": 0.0, "p90_s": 0.006, "p99_s": 0.006}.items()}
