@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,26 @@ def test_the_page_is_written_again_from_the_record(bench: Bench) -> None:
     result = bench.run("verify", "report", bench.folder / "run")
     assert result.code == 0
     assert page.read_text() == before
+
+
+def test_a_time_limit_of_nothing_and_inputs_without_a_printable_name_are_usage_errors(bench: Bench) -> None:
+    result = bench.verify(bench.contract(EXACT), "same", "--time-limit", "0")
+    assert (result.code, "time_limit_s must be above 0, got 0" in result.line("error: ")) == (2, True)
+    Path(os.fsdecode(os.fsencode(bench.folder) + b"/cases/\xff.json")).write_text("[1]")
+    result = bench.verify(bench.contract(EXACT), "same")
+    assert (result.code, "must be printable UTF-8, got '\\udcff.json'" in result.line("error: ")) == (2, True)
+
+
+def test_a_task_says_what_a_correct_result_costs_on_each_side(bench: Bench) -> None:
+    for number in range(3, 9):
+        (bench.folder / "cases" / f"{number}.json").write_text("[1, 2, 3, 4]")
+    result = bench.verify(bench.contract(FAST + TASK.format(items=5)), "ulp")
+    cost = bench.record()["tasks"]["right"]["seconds_per_correct"]
+    assert cost["items"] == 9
+    assert cost["ratio"]["value"] == pytest.approx(cost["baseline"]["value"] / cost["candidate"]["value"])
+    assert all(side["low"] <= side["value"] <= side["high"] for side in (cost["baseline"], cost["candidate"], cost["ratio"]))
+    assert "a correct result, the baseline" in result.out
+    assert "Time per correct result" in (bench.folder / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["exact", "fast", "big", "upstream"])

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 
 from swiftsure.records.flips import mcnemar_exact, non_inferiority_exact, score_interval
-from swiftsure.records.paired import BOOTSTRAP, SCORE, compare_counts, compare_paired, items_needed
+from swiftsure.records.paired import (
+    BOOTSTRAP,
+    BOOTSTRAP_T,
+    CLUSTERED,
+    CONSERVATIVE,
+    SCORE,
+    compare_counts,
+    compare_paired,
+    items_needed,
+)
+from swiftsure.records.statistics import student_t
 
 RNG = np.random.Generator
 
@@ -61,7 +71,7 @@ def test_counts_reproduce_a_published_table_of_task_checks() -> None:
         assert found.low is not None
         assert found.high is not None
         assert found.low < 0 < found.high
-    setting = compare_counts(both=80, lost=6, gained=1, neither=56, margin=0.03)
+    setting = compare_counts(both=80, lost=6, gained=1, neither=56, margin=0.03, interval="bootstrap")
     assert (f"{setting.difference:.1%}", f"{setting.low:.1%}", f"{setting.high:.1%}") == ("-3.5%", "-7.7%", "0.0%")
     assert setting.decision == "undecided"  # an interval that holds 0 is not equality
 
@@ -100,10 +110,35 @@ def test_clusters_widen_the_interval_and_keep_bunched_losses_from_passing() -> N
     assert bunched.low < alone.low
 
 
-def test_few_flips_take_the_score_interval_and_more_the_bootstrap() -> None:
-    assert compare_paired(*flips(2, 1, 200), margin=None).interval == SCORE
-    assert compare_paired(*flips(9, 7, 200), margin=None).interval == BOOTSTRAP
+def test_right_and_wrong_take_the_score_interval_and_say_where_few_flips_make_it_conservative() -> None:
+    assert compare_paired(*flips(2, 1, 200), margin=None).interval == SCORE + CONSERVATIVE
+    assert compare_paired(*flips(9, 7, 200), margin=None).interval == SCORE
     assert compare_paired(*flips(2, 1, 200), margin=None, interval="bootstrap").interval == BOOTSTRAP
+    found = compare_paired(*flips(9, 7, 200), margin=None)
+    assert (found.low, found.high) == score_interval(9, 7, 200)
+
+
+def test_clusters_take_the_score_interval_of_so_many_items_as_they_are_worth() -> None:
+    """Two of each four neighbours fall together, so that the variance is that of half as many items and a little more."""
+    a = [1] * 400
+    b = [0 if i % 40 < 2 else 1 for i in range(400)]
+    found = compare_paired(a, b, margin=None, clusters=[i // 4 for i in range(400)])
+    assert found.interval == CLUSTERED
+    assert found.mcnemar_p == pytest.approx(2 * 0.5**10)  # ten clusters lost, none gained
+    d = np.array([-2.0] * 10 + [0.0] * 90)
+    effect = (100 / 99 * ((d + 0.2) ** 2).sum() / 400**2) / (0.05 * 0.95 / 400)
+    expected = score_interval(20 / effect, 0, 400 / effect, z=student_t(0.975, 18))
+    assert (found.low, found.high) == pytest.approx(expected)
+
+
+def test_other_scores_take_the_bootstrap_t_whose_bounds_lie_further_on_the_longer_tail() -> None:
+    rng = np.random.default_rng(3)
+    base = rng.uniform(0.3, 0.9, 60)
+    found = compare_paired(base, base - rng.exponential(0.1, 60), margin=None)
+    assert found.interval == BOOTSTRAP_T
+    assert found.low is not None
+    assert found.high is not None
+    assert found.difference - found.low > found.high - found.difference > 0
 
 
 def test_the_same_seed_gives_the_same_interval_and_no_margin_no_decision() -> None:

@@ -113,7 +113,7 @@ def verify(
         model=named,
         load=LoadOptions(threads=threads, isa=isa, context=context, offline=offline),
         logits=owed.kind == "exact",
-        time_limit_s=time_limit or owed.big.time_limit_s or 600.0,
+        time_limit_s=time_limit if time_limit is not None else owed.big.time_limit_s or 600.0,
         memory_limit_bytes=owed.big.memory_limit_bytes,
         environment={**owed.environment, **owed.exact.recipe},
     )

@@ -10,6 +10,7 @@ Boos (1994), JASA 89, 1012-1016, for the p value that is exact although the rate
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -37,6 +38,7 @@ def mcnemar_exact(lost: int, gained: int) -> float:
     return min(1.0, 2 * tail)
 
 
+@lru_cache(maxsize=4096)
 def non_inferiority_exact(lost: int, gained: int, items: int, margin: float) -> float:
     """P value against "the candidate is worse by ``margin`` or more" (a share above 0 and below 1).
 
@@ -50,7 +52,7 @@ def non_inferiority_exact(lost: int, gained: int, items: int, margin: float) -> 
     if items == 0:
         return 1.0
     observed = float(score_statistic(np.float64(lost), np.float64(gained), items, margin))
-    low, high = _clopper_pearson(lost + gained, items, _NUISANCE_DOUBT)
+    low, high = clopper_pearson(lost + gained, items, _NUISANCE_DOUBT)
     low, high = max(low, margin), max(high, margin)  # so many flips it takes to be worse by the margin
     if items * high > _MOST_FLIPS:
         return 0.5 * math.erfc(observed / math.sqrt(2))
@@ -59,7 +61,7 @@ def non_inferiority_exact(lost: int, gained: int, items: int, margin: float) -> 
     return min(1.0, worst + _NUISANCE_DOUBT)
 
 
-def score_statistic(lost: Counts, gained: Counts, items: int, margin: float) -> NDArray[np.float64]:
+def score_statistic(lost: Counts, gained: Counts, items: float, margin: float) -> NDArray[np.float64]:
     """How far the difference is above ``-margin`` (0 or more), in standard errors of the most likely rates that have that difference.
 
     ``lost`` and ``gained`` broadcast. With q the rate of gains and q + margin that of losses, the likelihood is largest at the root of
@@ -72,15 +74,18 @@ def score_statistic(lost: Counts, gained: Counts, items: int, margin: float) -> 
         return np.asarray(np.nan_to_num((gained - lost + items * margin) / np.sqrt(variance), nan=0.0))
 
 
-def score_interval(lost: int, gained: int, items: int) -> tuple[float, float]:
-    """95 % interval of the difference, by inverting the score test. It has a width even without a single flip."""
+def score_interval(lost: float, gained: float, items: float, z: float = Z_95) -> tuple[float, float]:
+    """95 % interval of the difference, by inverting the score test. It has a width even without a single flip.
+
+    Counts may be effective ones, which are not whole; ``z`` is the quantile that their spread asks for.
+    """
     _check_counts(lost, gained, items)
     if items == 0:
         raise ValueError("an interval needs at least 1 item, got 0")
-    return _lower_bound(lost, gained, items), -_lower_bound(gained, lost, items)
+    return _lower_bound(lost, gained, items, z), -_lower_bound(gained, lost, items, z)
 
 
-def _lower_bound(lost: int, gained: int, items: int) -> float:
+def _lower_bound(lost: float, gained: float, items: float, z: float) -> float:
     def above(difference: float) -> float:
         if difference <= 0:
             return float(score_statistic(np.float64(lost), np.float64(gained), items, -difference))
@@ -89,7 +94,7 @@ def _lower_bound(lost: int, gained: int, items: int) -> float:
     low, high = -1.0, (gained - lost) / items
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) > Z_95 else (low, middle)
+        low, high = (middle, high) if above(middle) > z else (low, middle)
     return (low + high) / 2
 
 
@@ -141,8 +146,8 @@ def _binomial_terms(items: int, rate: float) -> NDArray[np.float64]:
     return np.asarray(np.exp(_log_binomial(np.arange(items + 1), items, rate)))
 
 
-def _clopper_pearson(count: int, items: int, doubt: float) -> tuple[float, float]:
-    """The exact interval of a rate that misses it with at most this chance."""
+def clopper_pearson(count: int, items: int, doubt: float) -> tuple[float, float]:
+    """The exact interval of a rate that misses it with at most this chance, half of it on each side (Clopper and Pearson 1934)."""
 
     def below(rate: float) -> float:
         return float(_binomial_terms(items, rate)[: count + 1].sum())
@@ -160,6 +165,6 @@ def _clopper_pearson(count: int, items: int, doubt: float) -> tuple[float, float
     return lower, upper
 
 
-def _check_counts(lost: int, gained: int, items: int) -> None:
+def _check_counts(lost: float, gained: float, items: float) -> None:
     if lost < 0 or gained < 0 or lost + gained > items:
         raise ValueError(f"flips must be at least 0 and at most the items, got {lost} lost and {gained} gained of {items}")

@@ -3,9 +3,12 @@
 Both sides answer the same items, so what is compared is each item with itself: a difference of two accuracies says nothing about how many
 items flipped. Items may belong to clusters (several questions on one text): clusters, not items, are then drawn and counted as independent.
 
-- **Interval** (95 %): percentiles of the paired bootstrap over clusters, drawn a little wider for few clusters (Hesterberg 2015, The
-  American Statistician 69, 371-386). Plain percentiles were chosen by simulation: they cover 93 to 97 % from about six flips on, where BCa
-  covers 89 to 95 %. With fewer clusters that changed a bootstrap cannot show what it has not seen, and Tango's score interval is taken.
+- **Interval** (95 %), chosen by simulation (docs/paired-statistics.md). Right and wrong: Tango's score interval; with clusters, on counts
+  divided by the design effect (Rao and Scott 1992, Biometrics 48, 577-585), with Student's t at twice the changed clusters less two degrees
+  of freedom: a variance that K of many clusters make up has about 2 K (Satterthwaite 1946, Biometrics Bulletin 2, 110-114). Other scores:
+  the paired bootstrap-t over clusters (Efron and Tibshirani 1993, chapter 12). ``interval="bootstrap"``: percentiles of the paired
+  bootstrap, drawn a little wider for few clusters (Hesterberg 2015, The American Statistician 69, 371-386). Where few flipped, outcomes are
+  too few for 95 % to be met, and the interval says that it is conservative.
 - **Non-inferiority**: at ``alpha`` 0.05 against "worse by the margin or more". Right and wrong: an exact test (see ``flips.py``). Clusters
   and real scores: Student's t over clusters, with the worst cluster counted once more, so that rare losses that are absent are not
   taken for equality; where few clusters changed, also the exact test on clusters. Of several tests the largest p value counts.
@@ -34,9 +37,9 @@ ALPHA = 0.05
 POWER = 0.8
 RESAMPLES = 10_000
 MIN_FLIPS = 6
-"""With fewer flips the bootstrap covers too little."""
+"""With fewer flips of independent items an interval covers more than 95 %, and the bootstrap too little."""
 MIN_FLIPPED_FOR_BOOTSTRAP = 20
-"""The same for clusters: with fewer changed ones the score interval is taken too, and the wider bounds count."""
+"""With fewer changed clusters of scores beyond right and wrong, the score interval is taken too, and the wider bounds count."""
 MIN_FLIPPED_CLUSTERS = 10
 """With fewer clusters that changed, Student's t knows their spread too badly to stand alone."""
 MIN_CHANGED_CLUSTERS = 3
@@ -44,6 +47,10 @@ MIN_CHANGED_CLUSTERS = 3
 MIN_CLUSTERS = 5
 """Fewer independent units than this make no interval and no decision."""
 BOOTSTRAP, SCORE = "paired bootstrap, percentile", "score (Tango)"
+BOOTSTRAP_T = "paired bootstrap-t"
+CLUSTERED = "score (Tango), design effect (Rao and Scott)"
+CONSERVATIVE = ", conservative: few changed"
+_FAR = 1e9  # standard errors, where a drawn sample has no spread at all
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -68,7 +75,7 @@ class PairedComparison:
     gained: int
     both: int | None  # right on both sides; None where scores are not just right and wrong
     neither: int | None
-    mcnemar_p: float
+    mcnemar_p: float  # of clusters, each lost or gained by its sum
     margin: float | None
     p_non_inferior: float | None
     p_inferior: float | None
@@ -199,6 +206,12 @@ class _Sample:
     def part(self, chosen: NDArray[np.bool_]) -> _Sample:
         return _Sample(self.a[chosen], self.b[chosen], self.codes[chosen], independent=self.independent)
 
+    @property
+    def design_effect(self) -> float:
+        """The variance of the mean difference over clusters by that over independent items; at least 1, so that luck adds no items."""
+        alone = float(self.d.var()) / self.items
+        return max(1.0, self.error() ** 2 / alone) if alone > 0 else 1.0
+
     def error(self) -> float:
         """The standard error of the mean difference over clusters."""
         count = len(self.sizes)
@@ -229,7 +242,7 @@ def _compare(
         gained=sample.gained,
         both=int(((sample.a == 1) & (sample.b == 1)).sum()) if sample.binary else None,
         neither=int(((sample.a == 0) & (sample.b == 0)).sum()) if sample.binary else None,
-        mcnemar_p=mcnemar_exact(sample.lost, sample.gained),
+        mcnemar_p=mcnemar_exact(sample.lost_clusters, sample.gained_clusters),
         margin=margin,
         p_non_inferior=worse,
         p_inferior=inferior,
@@ -255,36 +268,70 @@ def _interval(sample: _Sample, wanted: Interval, resamples: int, seed: int) -> t
         raise ValueError("a score interval needs scores of 0 and 1")
     if len(sample.sizes) < MIN_CLUSTERS:
         return None, None, None
-    plain = sample.independent and sample.binary
-    few = sample.lost_clusters + sample.gained_clusters < (MIN_FLIPS if sample.independent else MIN_FLIPPED_FOR_BOOTSTRAP)
-    if wanted == "score" or (few and wanted == "auto"):
-        bounds = score_interval(sample.lost_clusters, sample.gained_clusters, len(sample.sizes))
-        low, high = (bound * sample.fall * sample.reach for bound in bounds)
-        if not plain:
-            drawn = _bootstrap(sample, resamples, seed)
-            low, high = min(low, drawn[0]), max(high, drawn[1])
-        return low, high, SCORE
-    return *_bootstrap(sample, resamples, seed), BOOTSTRAP
+    changed = sample.lost_clusters + sample.gained_clusters
+    if wanted == "bootstrap":
+        return *_bootstrap(sample, resamples, seed), BOOTSTRAP
+    if sample.binary:
+        few = CONSERVATIVE if changed < (MIN_FLIPS if sample.independent else MIN_FLIPPED_CLUSTERS) else ""
+        return *_score_bounds(sample, changed), (SCORE if sample.independent else CLUSTERED) + few
+    low, high = _bootstrap_t(sample, resamples, seed)
+    if changed >= (MIN_FLIPS if sample.independent else MIN_FLIPPED_FOR_BOOTSTRAP):
+        return low, high, BOOTSTRAP_T
+    scored = [bound * sample.fall * sample.reach for bound in _cluster_bounds(sample)]
+    return min(low, scored[0]), max(high, scored[1]), SCORE + CONSERVATIVE
+
+
+def _score_bounds(sample: _Sample, changed: int) -> tuple[float, float]:
+    if sample.independent:
+        return score_interval(sample.lost, sample.gained, sample.items)
+    if changed < MIN_CHANGED_CLUSTERS:
+        return _cluster_bounds(sample)
+    effect, freedom = sample.design_effect, min(2 * (changed - 1), len(sample.sizes) - 1)
+    return score_interval(sample.lost / effect, sample.gained / effect, sample.items / effect, z=student_t(0.975, freedom))
+
+
+def _cluster_bounds(sample: _Sample) -> tuple[float, float]:
+    """Clusters as if each were one item that changes as a whole."""
+    return score_interval(sample.lost_clusters, sample.gained_clusters, len(sample.sizes))
 
 
 def _bootstrap(sample: _Sample, resamples: int, seed: int) -> tuple[float, float]:
     """Percentiles of the mean difference over clusters drawn with replacement."""
-    rng = np.random.Generator(np.random.PCG64(seed))
     count = len(sample.sizes)
-    kinds, weights = np.unique(np.stack([sample.sums, sample.sizes]), axis=1, return_counts=True)  # (2, kinds)
-    means = np.empty(resamples)
+    sums, sizes = _drawn(np.stack([sample.sums, sample.sizes]), resamples, seed)
+    tail = NormalDist().cdf(-math.sqrt(count / (count - 1)) * student_t(0.975, count - 1))
+    low, high = np.quantile(sums / sizes, (tail, 1 - tail))
+    return float(low), float(high)
+
+
+def _bootstrap_t(sample: _Sample, resamples: int, seed: int) -> tuple[float, float]:
+    """The same with each drawn mean in its own standard errors, so that a skewed spread moves the bounds apart."""
+    count, mean, error = len(sample.sizes), float(sample.d.mean()), sample.error()
+    columns = [sample.sums, sample.sizes, sample.sums**2, sample.sums * sample.sizes, sample.sizes**2]
+    sums, sizes, squares, products, squared_sizes = _drawn(np.stack(columns), resamples, seed)
+    means = sums / sizes
+    residuals = np.maximum(squares - 2 * means * products + means**2 * squared_sizes, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = (means - mean) / (np.sqrt(count / (count - 1) * residuals) / sizes)
+    low, high = np.quantile(np.nan_to_num(t, nan=0.0, posinf=_FAR, neginf=-_FAR), (0.025, 0.975))
+    return mean - float(high) * error, mean - float(low) * error
+
+
+def _drawn(columns: Floats, resamples: int, seed: int) -> Floats:
+    """Totals of ``columns`` ``(rows, clusters)`` over clusters drawn with replacement: ``(rows, resamples)``."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    count = columns.shape[1]
+    kinds, weights = np.unique(columns, axis=1, return_counts=True)  # (rows, kinds)
+    totals = np.empty((len(columns), resamples))
     step = max(1, 4_000_000 // (kinds.shape[1] if kinds.shape[1] <= 64 else count))
     for at in range(0, resamples, step):
-        rows = min(step, resamples - at)
+        size = min(step, resamples - at)
         if kinds.shape[1] <= 64:  # few different clusters: how often each kind was drawn says it all
-            totals = rng.multinomial(count, weights / count, size=rows) @ kinds.T
+            totals[:, at : at + size] = kinds @ rng.multinomial(count, weights / count, size=size).T
         else:
-            drawn = rng.integers(0, count, (rows, count))
-            totals = np.stack([sample.sums[drawn].sum(1), sample.sizes[drawn].sum(1)], axis=1)
-        means[at : at + rows] = totals[:, 0] / totals[:, 1]
-    tail = NormalDist().cdf(-math.sqrt(count / (count - 1)) * student_t(0.975, count - 1))
-    low, high = np.quantile(means, (tail, 1 - tail))
-    return float(low), float(high)
+            drawn = rng.integers(0, count, (size, count))
+            totals[:, at : at + size] = [column[drawn].sum(1) for column in columns]
+    return totals
 
 
 def _p_above(sample: _Sample, margin: float) -> float:
@@ -338,14 +385,12 @@ def _mirrored(sample: _Sample) -> _Sample:
 def _needed(sample: _Sample, margin: float) -> int | None:
     """Items in all, from the spread seen here. Where the estimate is better than the baseline, no better than equal is counted on."""
     scale = sample.reach or 1.0
-    alone = float(sample.d.var()) / sample.items
-    effect = sample.error() ** 2 / alone if alone > 0 else 1.0
     rate = max(float((sample.d**2).mean()), scale**2 / (sample.items + 2))
     needed = items_needed(
         margin=margin / scale,
         flip_rate=rate / scale**2,
         difference=min(float(sample.d.mean()), 0.0) / scale,
-        design_effect=effect,
+        design_effect=sample.design_effect,
     )
     # the estimate was not enough here, so a figure below what there is would mislead
     return None if needed is None else max(needed, sample.items + 1)

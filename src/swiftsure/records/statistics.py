@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 MIN_PAIRS = 5
 """Fewer pairs than this make no interval."""
@@ -117,6 +118,7 @@ def _log_ratios(group: Sequence[tuple[float, float]]) -> list[float]:
     return [_log(a) - _log(b) for a, b in group]
 
 
+@lru_cache(maxsize=1024)
 def student_t(probability: float, freedom: int) -> float:
     """The quantile of Student's t distribution, ``probability`` in [0.5, 1), by bisection on its distribution function."""
     if not 0.5 <= probability < 1:

@@ -28,6 +28,9 @@ def cases_in_folder(folder: Path, unit: str) -> list[Case]:
     listed = folder / LIST_FILE
     if listed.is_file():
         return _listed(folder, listed)
+    unnamed = next((path for path in folder.iterdir() if not path.name.isprintable()), None)
+    if unnamed is not None:  # bytes that are not UTF-8 come as surrogates, which no report can hold
+        raise UsageError(f"names of input files must be printable UTF-8, got {unnamed.name!a}")
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     if not files:
         raise UsageError(f"the folder {str(folder)!r} holds no input file")

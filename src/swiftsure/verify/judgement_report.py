@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from swiftsure.records.charts import Bar, Dots, bar_chart, dot_chart
@@ -40,6 +40,7 @@ def render_report(verification: Verification) -> str:
             "findings": record.get("findings", []),
             "untested": record.get("untested", []),
             "tasks": list(_task_rows(record)),
+            "costs": [(name, task["seconds_per_correct"]) for name, task in _timed_tasks(record)],
             "tolerances": [row for row in record.get("tolerances", []) if row["limit"] is not None],
             "sizes": record.get("sizes", []),
             "speeds": record.get("speeds", []),
@@ -54,6 +55,8 @@ def render_report(verification: Verification) -> str:
             "count": lambda value: "not measured" if value is None else f"{value:,.4g}",
             "bytes": size_words,
             "signed": _signed,
+            "cost": lambda estimate: _spread(estimate, seconds),
+            "ratio": lambda estimate: _spread(estimate, lambda value: f"{value:.2f}x"),
         },
     )
 
@@ -69,7 +72,7 @@ def size_words(value: float | None) -> str:
 
 
 def summary_lines(record: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The five lines below the verdict: promise, worst case, task, time and memory; the same on the page and in the terminal."""
+    """The lines below the verdict, from promise to what a correct result costs; the same on the page and in the terminal."""
     lines = [("promise", PROMISES[record["contract"]["kind"]]), ("worst case", _worst_case(record))]
     tasks = [finding["words"] for finding in record.get("findings", []) if finding["about"] == "task"]
     lines.append(("task", tasks[0] if tasks else "not measured"))
@@ -78,7 +81,32 @@ def summary_lines(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     words = "not measured on both sides"
     if memory is not None:
         words = f"{memory['words']}; largest peaks {size_words(memory['candidate_bytes'])} against {size_words(memory['baseline_bytes'])}"
-    return [*lines, ("memory", words)]
+    lines.append(("memory", words))
+    costs = [f"{name}: {cost_words(task['seconds_per_correct'])}" for name, task in _timed_tasks(record)]
+    return [*lines, ("correct", "; ".join(costs))] if costs else lines
+
+
+def _timed_tasks(record: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Tasks whose items were timed on both sides. Records of earlier versions have none."""
+    tasks = (record.get("tasks") or {}).items()
+    return [(name, task) for name, task in tasks if task is not None and task.get("seconds_per_correct") is not None]
+
+
+def cost_words(cost: Mapping[str, Any]) -> str:
+    """``120 ms a correct result, the baseline 300 ms: 2.50x (2.10x to 2.90x)``."""
+    ours, other, ratio = (cost[name] for name in ("candidate", "baseline", "ratio"))
+    sides = [seconds(side["value"]) if side["value"] is not None else "nothing right" for side in (ours, other)]
+    words = f"{sides[0]} a correct result, the baseline {sides[1]}"
+    return words if ratio["value"] is None else f"{words}: {_spread(ratio, lambda value: f'{value:.2f}x')}"
+
+
+def _spread(estimate: Mapping[str, Any], show: Callable[[float], str]) -> str:
+    """An estimate with its bounds, on the page and in the terminal."""
+    if estimate["value"] is None:
+        return "nothing right"
+    if estimate["low"] is None:
+        return f"{show(estimate['value'])} (too few for an interval)"
+    return f"{show(estimate['value'])} ({show(estimate['low'])} to {show(estimate['high'])})"
 
 
 def _worst_case(record: Mapping[str, Any]) -> str:

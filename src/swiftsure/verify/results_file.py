@@ -41,7 +41,15 @@ def _paired(name: str, base: dict[str, ItemResult], other: dict[str, ItemResult]
             f"task {name}: {len(alone)} items have a score on one side alone, first {alone[0]!r}; both sides must answer the same"
         )
     return [
-        Item(id=id_, baseline=item.score, candidate=other[id_].score, cluster=item.cluster, group=contract.range_of(item.size))
+        Item(
+            id=id_,
+            baseline=item.score,
+            candidate=other[id_].score,
+            cluster=item.cluster,
+            group=contract.range_of(item.size),
+            baseline_s=item.wall_s,
+            candidate_s=other[id_].wall_s,
+        )
         for id_, item in base.items()
     ]
 

@@ -56,7 +56,15 @@ def measure_suites(
         pairing = pair_results(answers["baseline"], answers["candidate"])
         remarks += [f"Task {rules.name}: {remark}." for remark in pairing.remarks()]
         found[rules.name] = [
-            Item(id=a.id, baseline=a.score, candidate=b.score, cluster=a.cluster, group=contract.range_of(a.size))
+            Item(
+                id=a.id,
+                baseline=a.score,
+                candidate=b.score,
+                cluster=a.cluster,
+                group=contract.range_of(a.size),
+                baseline_s=a.wall_s,
+                candidate_s=b.wall_s,
+            )
             for a, b in zip(pairing.baseline, pairing.candidate, strict=True)
         ]
     return found, remarks

@@ -55,6 +55,11 @@ def test_a_template_of_a_kind_that_there_is_not_is_refused() -> None:
     [
         ("kind = 'fast'\n[x", "is not TOML"),
         ("", "kind must be one of exact, fast, big, upstream, got None"),
+        ("kind = 'exact'\n[environment]\n'A=B' = '1'", "environment must be variables whose names hold no = and which hold no zero byte"),
+        (
+            'kind = "exact"\n[exact.recipe]\nA = "x\\u0000"',
+            "exact.recipe must be variables whose names hold no = and which hold no zero byte",
+        ),
         ("kind = 'fast'\nspeed = 3", "the contract has unknown speed; known are activation, big,"),
         ("kind = 'fast'\n[fast.outputs.x]\nabs = 1", "fast.outputs.x has unknown abs; known are absolute, absolute_mean,"),
         ("kind = 'fast'\n[fast.outputs.x]\nabsolute = -1", "fast.outputs.x.absolute must be a number of at least 0, got -1"),

@@ -228,6 +228,16 @@ def test_an_output_that_is_itself_a_link_is_refused(tmp_path: Path) -> None:
     assert "is a link" in refusal(tmp_path / "output")
 
 
+def test_a_loop_of_links_and_a_name_that_is_no_text_are_refused(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.mkdir()
+    (output / "a.txt").symlink_to("a.txt")
+    assert "loop" in refusal(output).lower() or "levels of symbolic links" in refusal(output)
+    (output / "a.txt").unlink()
+    Path(os.fsdecode(os.fsencode(output) + b"/\xff\xfe.txt")).write_text("1")
+    assert refusal(output) == "the name of an output must be printable UTF-8, got '\\udcff\\udcfe.txt'"
+
+
 def test_links_inside_the_folder_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     (tmp_path / "b.txt").symlink_to("a.txt")

@@ -129,7 +129,7 @@ def _parse(source: str) -> Contract:
         unit=table.text("unit") or "bytes",
         sizes=table.sizes("sizes"),
         pins=sections.read_pins(table.table("pins")),
-        environment=table.words("environment"),
+        environment=table.variables("environment"),
         exact=sections.read_exact(table.table("exact")),
         outputs=sections.read_outputs(table.table("upstream" if kind == "upstream" else "fast")),
         texts=_texts(table.words("texts")),

@@ -187,7 +187,7 @@ def _sha256(table: Table) -> str | None:
 
 def read_exact(table: Table) -> ExactRules:
     with reading(table):
-        return ExactRules(outputs=table.texts("outputs"), recipe=table.words("recipe"))
+        return ExactRules(outputs=table.texts("outputs"), recipe=table.variables("recipe"))
 
 
 def read_outputs(table: Table) -> dict[str, Limits]:

@@ -142,6 +142,14 @@ class Table:
             raise self.error(key, "a table of texts", value)
         return {name: str(item) for name, item in value.items()}
 
+    def variables(self, key: str) -> dict[str, str]:
+        """The same of environment variables: names and values that a process can be started with."""
+        found = self.words(key)
+        for name, value in found.items():
+            if not name or "=" in name or "\0" in name + value:
+                raise self.error(key, "variables whose names hold no = and which hold no zero byte", {name: value})
+        return found
+
     def table(self, key: str) -> Table:
         """The table there; an empty one where nothing stands."""
         value = self.value(key)

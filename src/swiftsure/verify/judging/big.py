@@ -8,13 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from swiftsure.records.flips import clopper_pearson
 from swiftsure.records.statistics import median
 from swiftsure.verify.contracts.contract import Contract
 from swiftsure.verify.contracts.sections import SizeBar
 from swiftsure.verify.judging.observation import Observation, Run, peak, typical
 from swiftsure.verify.judging.verdict import Finding
 
-_Z_ONE_SIDED = 1.6448536269514722  # 95 %
+_LEVEL = 0.05  # the chance that a bound errs
+_Z_ONE_SIDED = 1.6448536269514722
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,7 @@ def _size_result(size: float | None, group: Sequence[Observation], contract: Con
     times = [(seen, t) for seen in ran if (t := typical(seen.candidate)) is not None]
     ratios = [t / base for seen, t in times if seen.baseline and (base := typical(seen.baseline))]
     scores = _accuracies(ran, contract)
-    low, high = _bounds(scores)
+    low, high = accuracy_bounds(scores)
     trained = contract.big.trained_context
     return SizeResult(
         size=size,
@@ -98,13 +101,15 @@ def _accuracies(group: Sequence[Observation], contract: Contract) -> list[float]
     return [score for score in scores if score is not None]
 
 
-def _bounds(scores: Sequence[float]) -> tuple[float | None, float | None]:
-    """One-sided 95 % bounds of the mean of scores in [0, 1], after Wilson (1927), whose variance is the largest that such scores have."""
+def accuracy_bounds(scores: Sequence[float]) -> tuple[float | None, float | None]:
+    """One-sided 95 % bounds of the mean of scores in [0, 1]: Clopper and Pearson's for right and wrong, whose spread is the largest that
+    such scores have. A sum that is not whole is rounded away from the bound."""
     if not scores:
         return None, None
-    n, mean, z = len(scores), math.fsum(scores) / len(scores), _Z_ONE_SIDED
-    centre, reach = mean + z * z / (2 * n), z * math.sqrt(max(mean * (1 - mean), 0.0) / n + z * z / (4 * n * n))
-    return max(0.0, (centre - reach) / (1 + z * z / n)), min(1.0, (centre + reach) / (1 + z * z / n))
+    total = math.fsum(scores)
+    low, _ = clopper_pearson(math.floor(total + _ROUNDING), len(scores), 2 * _LEVEL)
+    _, high = clopper_pearson(math.ceil(total - _ROUNDING), len(scores), 2 * _LEVEL)
+    return low, high
 
 
 def judge_big(observations: Sequence[Observation], contract: Contract) -> Iterator[Finding]:

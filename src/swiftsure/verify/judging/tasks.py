@@ -6,22 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from swiftsure.records.correct_cost import CorrectCost, correct_cost
 from swiftsure.records.paired import PairedComparison, compare_paired
 from swiftsure.verify.contracts.contract import Contract
 from swiftsure.verify.contracts.sections import TaskRules
-from swiftsure.verify.judging.observation import Observation
+from swiftsure.verify.judging.observation import Observation, typical
 from swiftsure.verify.judging.verdict import Finding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One item of a task, answered by both. Higher is better. ``group``: its range of input sizes, or its setting."""
+    """One item of a task, answered by both. Higher is better. ``group``: its range of input sizes, or its setting. Seconds where known."""
 
     id: str
     baseline: float
     candidate: float
     cluster: str | None = None
     group: str = "all"
+    baseline_s: float | None = None
+    candidate_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,7 @@ class TaskResult:
     whole: PairedComparison
     by_group: Mapping[str, PairedComparison]
     source: str
+    cost: CorrectCost | None = None  # None where the time of an item is not known
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -42,6 +46,7 @@ class TaskResult:
             "least_items": self.rules.least_items,
             "asked": self.rules.asked if self.rules.suite is not None else None,
             "whole": self.whole.to_dict(),
+            "seconds_per_correct": self.cost.to_dict() if self.cost is not None else None,
             "by_group": {name: found.to_dict() for name, found in self.by_group.items()},
         }
 
@@ -53,7 +58,8 @@ def items_of(observations: Sequence[Observation], task: TaskRules, contract: Con
         base, other = seen.scores.get(task.output or "", (None, None))
         if base is not None and other is not None:
             group = contract.range_of(seen.case.size)
-            items.append(Item(id=seen.case.id, baseline=base, candidate=other, cluster=seen.case.cluster, group=group))
+            times = {"baseline_s": typical(seen.baseline), "candidate_s": typical(seen.candidate)}
+            items.append(Item(id=seen.case.id, baseline=base, candidate=other, cluster=seen.case.cluster, group=group, **times))
     return items
 
 
@@ -66,13 +72,31 @@ def compare_task(task: TaskRules, items: Sequence[Item], source: str) -> TaskRes
         groups.setdefault(item.group, []).append(item)
     worst_margin = task.worst_size_margin if task.worst_size_margin is not None else task.margin
     by_group = {name: _compare(group, worst_margin) for name, group in groups.items()} if len(groups) > 1 else {}
-    return TaskResult(rules=task, whole=_compare(items, task.margin), by_group=by_group, source=source)
+    return TaskResult(rules=task, whole=_compare(items, task.margin), by_group=by_group, source=source, cost=_cost(items))
 
 
 def _compare(items: Sequence[Item], margin: float | None) -> PairedComparison:
-    clustered = any(item.cluster is not None for item in items)
-    clusters = [item.cluster if item.cluster is not None else f"item {item.id}" for item in items] if clustered else None
-    return compare_paired([item.baseline for item in items], [item.candidate for item in items], margin=margin, clusters=clusters)
+    baseline, candidate = [item.baseline for item in items], [item.candidate for item in items]
+    return compare_paired(baseline, candidate, margin=margin, clusters=_clusters(items))
+
+
+def _clusters(items: Sequence[Item]) -> list[str] | None:
+    if all(item.cluster is None for item in items):
+        return None
+    return [item.cluster if item.cluster is not None else f"item {item.id}" for item in items]
+
+
+def _cost(items: Sequence[Item]) -> CorrectCost | None:
+    """None where a time is missing, or a score below 0 says that a sum of scores counts no correct results."""
+    if any(item.baseline_s is None or item.candidate_s is None or item.baseline < 0 or item.candidate < 0 for item in items):
+        return None
+    return correct_cost(
+        baseline_s=[item.baseline_s or 0.0 for item in items],
+        candidate_s=[item.candidate_s or 0.0 for item in items],
+        baseline=[item.baseline for item in items],
+        candidate=[item.candidate for item in items],
+        clusters=_clusters(items),
+    )
 
 
 def judge_tasks(contract: Contract, results: Mapping[str, TaskResult | None]) -> Iterator[Finding]:

@@ -98,7 +98,7 @@ class CommandSubject:
         finally:
             if not self._options.keep_outputs:
                 for path in _written(place):
-                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+                    shutil.rmtree(path, ignore_errors=True) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def pins(self) -> Mapping[str, Any]:
         """The command, digests of the program and of every file that it names, and the commit that those files are of."""

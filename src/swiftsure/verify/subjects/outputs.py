@@ -65,7 +65,11 @@ def read_outputs(path: Path, limits: OutputLimits | None = None) -> dict[str, Ou
     limits = limits or OutputLimits()
     outputs: dict[str, Output] = {}
     alone = not path.is_dir()
-    for file in _files(path, limits):
+    try:
+        files = _files(path, limits)
+    except (OSError, RuntimeError) as error:  # a folder that may not be read; a loop of links, which pathlib calls a RuntimeError
+        raise OutputError(f"the output folder cannot be read: {getattr(error, 'strerror', None) or ascii(str(error))}") from None
+    for file in files:
         relative = file.relative_to(path.parent if alone else path)
         stem = "" if alone else relative.with_suffix("").as_posix() if file.suffix.lower() in _SUFFIXES else relative.as_posix()
         for name, value in read_file(file, limits, shown=relative.as_posix()):
@@ -86,6 +90,8 @@ def _files(path: Path, limits: OutputLimits) -> list[Path]:
     for file in [path] if not path.is_dir() else _walk(path):
         if path.is_dir() and file.name == PHASES_FILE and file.parent == path:
             continue
+        if not file.name.isprintable():  # bytes that are not UTF-8 come as surrogates
+            raise OutputError(f"the name of an output must be printable UTF-8, got {file.name!a}")
         target = file.resolve()
         if target != root and root not in target.parents:
             raise OutputError(f"{file.name} leads out of the output folder")
