@@ -13,7 +13,7 @@ from benchmarks import paired_statistics
 from benchmarks.paired_statistics import Job, Row, jobs
 
 ROOT = Path(__file__).parents[2]
-SEEN_AGAIN = [job for job in jobs(20) if job.row.keywords.get("items", 0) <= 500][::8]  # type: ignore[attr-defined]
+SEEN_AGAIN = [job for job in jobs(200) if job.row.keywords.get("items", 0) <= 500][::12]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("job", SEEN_AGAIN, ids=lambda job: f"row {job.seed - 1000}")

@@ -37,7 +37,8 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectCost:
-    """``baseline``, ``candidate``: seconds for each correct result. ``ratio``: the first over the second, above 1 for a cheaper candidate."""
+    """``baseline``, ``candidate``: seconds for each correct result. ``ratio``: the first over the second, above 1 for a
+    cheaper candidate."""
 
     items: int
     baseline: Estimate
