@@ -62,6 +62,7 @@ class Delivery:
         if not seq.first_token_s:
             seq.first_token_s = perf_counter()
         complete = isinstance(seq.sampler, ConstrainedSampler) and seq.sampler.complete
+        room = len(seq.ids)
         for row, token in enumerate(tokens.tolist()):
             seq.ids[seq.length] = token
             seq.length += 1
@@ -80,7 +81,7 @@ class Delivery:
                 seq.pieces.append(piece)
             if seq.assembler.stopped or (complete and row == len(tokens) - 1):
                 return "stop"
-            if seq.length == len(seq.ids):
+            if seq.length == room:
                 return "length"
             if seq.cancel_requested:  # the callback had enough: no token more, even where a draft brought several
                 return "cancelled"

@@ -50,13 +50,12 @@ class Acceptance:
 
     def chances(self, stated: Sequence[float]) -> list[float]:
         """Probability of each token to be the sampled one, given that all before it were, where its source says ``stated``."""
-        priors = stated if self._parent is None else self._parent.chances(stated)
+        return self._chances(stated, [bisect_right(_CLASS_EDGES, said) for said in stated])
+
+    def _chances(self, stated: Sequence[float], classes: Sequence[int]) -> list[float]:
+        priors = stated if self._parent is None else self._parent._chances(stated, classes)
         right, tried, prior_weight = self._right, self._tried, self._trust * self._weight
-        found = []
-        for said, prior in zip(stated, priors, strict=True):
-            at = bisect_right(_CLASS_EDGES, said)
-            found.append((right[at] + prior_weight * prior) / (tried[at] + prior_weight))
-        return found
+        return [(right[at] + prior_weight * prior) / (tried[at] + prior_weight) for at, prior in zip(classes, priors, strict=True)]
 
     def chance_at(self, depth: int) -> float:
         """The same of a token that is not drafted yet, from 0 on."""
@@ -151,10 +150,13 @@ class StepCost:
 
     def further(self, rows: int, count: int) -> list[float]:
         """``relative`` of ``rows`` and up to ``count`` more, all at once."""
-        if rows == 1 or rows + count >= len(self._now.shape):
+        if rows + count >= len(self._now.shape):
             return [self.relative(r) for r in range(rows, rows + count + 1)]
         slope = self._now.slope
-        return [max(1.0, slope * over_one) for over_one in self._now.shape[rows : rows + count + 1]]
+        found = [over if (over := slope * over_one) > 1.0 else 1.0 for over_one in self._now.shape[rows : rows + count + 1]]
+        if rows == 1:
+            found[0] = 1.0
+        return found
 
     def observe(self, rows: int, seconds: float) -> None:
         """A step of decode rows took ``seconds``. An outlier (a descheduled thread) moves little."""
