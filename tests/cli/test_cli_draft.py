@@ -22,6 +22,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drafting costs nothing and rows next to nothing, so that models this small, or this busy, speculate at all."""
     monkeypatch.setattr(DraftPolicy, "step_cost", lambda self, source, *, first: 0.0)
     monkeypatch.setattr(StepCost, "relative", lambda self, rows: 1.0 + 0.01 * rows)
+    monkeypatch.setattr(StepCost, "further", lambda self, rows, count: [1.0 + 0.01 * r for r in range(rows, rows + count + 1)])
 
 
 @pytest.fixture(scope="module")

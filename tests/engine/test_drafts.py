@@ -46,6 +46,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drafting costs nothing and rows next to nothing, so that these small models speculate at all."""
     monkeypatch.setattr(DraftPolicy, "step_cost", lambda self, source, *, first: 0.0)
     monkeypatch.setattr(StepCost, "relative", lambda self, rows: 1.0 + 0.01 * rows)
+    monkeypatch.setattr(StepCost, "further", lambda self, rows, count: [1.0 + 0.01 * r for r in range(rows, rows + count + 1)])
 
 
 def recorded(llm: swiftsure.LLM, **values: Any) -> list[tuple[Any, ...]]:
