@@ -154,6 +154,33 @@ def test_loads_on_two_clocks_are_not_laid_over_each_other() -> None:
     assert value(first + resumed, "aggregate") == pytest.approx(100 / 1.2, rel=0.02)
 
 
+def test_arrivals_at_a_constant_rate_have_that_rate() -> None:
+    steady = only([exchange(repeat=i, sent_s=i / 2, rate_per_s=2.0) for i in range(20)], Settings(slo=Slo.parse("ttft=0.3"), resamples=100))
+    assert steady.value("requests_per_s") == pytest.approx(2)
+    assert steady.value("goodput") == pytest.approx(2)
+
+
+@pytest.mark.parametrize("where", ["first", "last"])
+def test_the_time_in_which_an_endpoint_failed_counts_in_every_rate(where: str) -> None:
+    """Twenty requests at 2 a second, of which one half failed: half the rate, whichever half it was."""
+    fails = range(10) if where == "first" else range(10, 20)
+    load = [(failed if i in fails else exchange)(repeat=i, sent_s=i / 2, rate_per_s=2.0) for i in range(20)]
+    group = only(load, Settings(slo=Slo.parse("ttft=0.3"), resamples=100))
+    assert group.value("requests_per_s") == pytest.approx(1, rel=0.06)
+    assert group.value("goodput") == pytest.approx(1, rel=0.06)
+
+
+def test_a_round_in_which_everything_failed_lowers_the_goodput_of_all_rounds() -> None:
+    well = rounds(number=2, prompts=5, repeats=4)
+    chosen = Settings(slo=Slo.parse("ttft=0.3"), resamples=100)
+    down = [failed(e.error or "timeout", round_number=2, prompt=e.trial.prompt, repeat=e.trial.repeat, sent_s=e.sent_s) for e in well[:20]]
+    whole, broken = only(well, chosen).value("goodput"), only(well + down, chosen).value("goodput")
+    assert whole is not None
+    assert broken == pytest.approx(whole * 2 / 3, rel=0.02)
+    nothing = only(down, chosen)
+    assert (nothing.value("goodput"), nothing.value("requests_per_s"), nothing.value("aggregate")) == (0, 0, 0)
+
+
 def test_goodput_counts_what_kept_every_limit() -> None:
     mixed = [exchange(repeat=i, sent_s=2.0 * i, ttft_s=0.2 if i % 2 else 0.4) for i in range(20)]
     group = only(mixed, Settings(slo=Slo.parse("ttft=0.3,itl=0.05"), resamples=100))

@@ -117,15 +117,16 @@ def truth_of(written: Written) -> dict[str, float]:
     for name in own[0]:
         values = [value for answer in own for value in (answer[name] if isinstance(answer[name], list) else [answer[name]])]
         truth |= {f"{name}_p{percent}": percentile(values, percent) for percent in (50, 90, 95, 99)}
-    start, end = (pick(answer["sent_at"] for answer in well) for pick in (min, max))
+    start, end = (pick(answer["sent_at"] for answer in counted) for pick in (min, max))
     flown = sum(max(0.0, min(answer["ended_at"], end) - max(answer["sent_at"], start)) for answer in written)
     tokens = sum(p["tokens"] for answer in written if answer["whole"] for p in answer["pieces"] if start <= p["at"] <= end)
-    kept = sum(answer["ttft"] <= 0.235 and answer["e2e"] <= 0.9 for answer in own)
+    within = [answer["sent_at"] < end for answer in well]
+    kept = [answer["ttft"] <= 0.235 and answer["e2e"] <= 0.9 for answer in own]
     return truth | {
         "aggregate": tokens / (end - start),
-        "requests_per_s": len(well) / (end - start),
-        "goodput": kept / (end - start),
-        "good_share": kept / len(counted),
+        "requests_per_s": sum(within) / (end - start),
+        "goodput": sum(map(all, zip(within, kept, strict=True))) / (end - start),
+        "good_share": sum(kept) / len(counted),
         "error_share": 1 - len(well) / len(counted),
         "in_flight": flown / (end - start),
     }

@@ -142,7 +142,7 @@ def _shared(readings: Sequence[Reading], loads: Sequence[Load], settings: Settin
         "requests_per_s": rate(loads, [load.answers for load in loads], rounds),
         "error_share": share(failed, len(readings)),
     }
-    if not any(reading.tokens for reading in readings):
+    if failed < len(readings) and not any(reading.tokens for reading in readings):
         found["aggregate"] = Estimate(value=None, words="nobody counted the tokens")
     if window > 0:
         flying = sum(load.in_flight * load.window_s for load in loads) / window

@@ -1,8 +1,9 @@
 """What all users of a load had together: tokens/s, answers/s, good answers/s, requests in flight.
 
-A load is one uninterrupted run of the client on one clock. Its window goes from the first request that counts (the opening wave does not)
-to the moment when the last one left (from then on users fall idle); with one user, or too few requests for that, to the last token. Tokens
-of the opening wave that fall into the window were made in it and are counted; answers are counted by when their request left.
+A load is one uninterrupted run of the client on one clock. Its window goes from the first request that counts (the opening wave does not,
+failed ones do: the time in which an endpoint failed is time) to the moment when the last one left (from then on users fall idle); with one
+user, or too few requests for that, to the last token. Tokens of the opening wave that fall into the window were made in it and are counted;
+answers are counted by when their request left. The request whose leaving ends the window lies outside: n of them span n - 1 waits.
 """
 
 from __future__ import annotations
@@ -37,8 +38,7 @@ class Load:
     answers: Floats
     good: Floats | None
     in_flight: float
-    latency_sum_s: float  # over all exchanges of the load, the opening wave and failed ones included
-    exchanges: int
+    exchanges: int  # those that count, failed ones included
 
 
 def split_loads(exchanges: Sequence[Exchange]) -> list[list[Exchange]]:
@@ -56,14 +56,13 @@ def split_loads(exchanges: Sequence[Exchange]) -> list[list[Exchange]]:
 
 
 def measure_load(exchanges: Sequence[Exchange], slo: Slo | None) -> Load | None:
-    """None where nothing that counts ended well, or took no time."""
+    """None where nothing that counts was sent, or all of it took no time. A load whose every request failed has a window and rates of 0."""
     readings = [(exchange, read(exchange)) for exchange in exchanges]
-    counted = [(e, r) for e, r in readings if not e.trial.warm_up and r.error is None]
+    counted = [(e, r) for e, r in readings if not e.trial.warm_up and math.isfinite(e.sent_s)]
     if not counted:
         return None
-    sent = np.array([e.sent_s for e, _ in counted])
-    start = float(sent.min())
-    window = _end(counted, sent) - start
+    start = min(e.sent_s for e, _ in counted)
+    window = _end(counted) - start
     if window <= 0:
         return None
     edges = np.linspace(start, start + window, SLICES + 1)
@@ -71,26 +70,24 @@ def measure_load(exchanges: Sequence[Exchange], slo: Slo | None) -> Load | None:
     for exchange, reading in readings:
         if reading.error is None:
             tokens += _tokens(exchange, edges)
-    kept = None if slo is None else np.array([keeps(r, slo) for _, r in counted])
     flights = [(e.sent_s, e.sent_s + flight) for e in exchanges if (flight := in_flight_s(e)) is not None]
     return Load(
         window_s=window,
         tokens=tokens,
-        answers=_count(sent, edges),
-        good=None if kept is None else _count(sent[kept], edges),
+        answers=_sent([e for e, r in counted if r.error is None], edges),
+        good=None if slo is None else _sent([e for e, r in counted if keeps(r, slo)], edges),
         in_flight=math.fsum(max(0.0, min(end, edges[-1]) - max(begin, start)) for begin, end in flights) / window,
-        latency_sum_s=math.fsum(end - begin for begin, end in flights),
-        exchanges=len(flights),
+        exchanges=len(counted),
     )
 
 
-def _end(counted: Sequence[tuple[Exchange, Reading]], sent: Floats) -> float:
-    """Of the window: the last sending, where the load stood for at least three requests a user, else the last token."""
+def _end(counted: Sequence[tuple[Exchange, Reading]]) -> float:
+    """Of the window: the last sending, where the load stood for at least three requests a user, else the last token or failure."""
     trial = counted[0][0].trial
     crowded = trial.users > 1 or trial.rate_per_s is not None
-    if crowded and len(counted) >= max(SLICES, FULL_AFTER * trial.users):
-        return float(sent.max())
-    return max(exchange.sent_s + reading.values["e2e"] for exchange, reading in counted)
+    if crowded and len(counted) > SLICES and len(counted) >= FULL_AFTER * trial.users:
+        return max(exchange.sent_s for exchange, _ in counted)
+    return max(e.sent_s + (r.values["e2e"] if r.error is None else in_flight_s(e) or 0.0) for e, r in counted)
 
 
 def rate(loads: Sequence[Load], parts: Sequence[Floats], rounds: int) -> Estimate:
@@ -147,8 +144,9 @@ def _tokens(exchange: Exchange, edges: Floats) -> Floats:
     return np.histogram(times, bins=edges, weights=sizes * (exchange.output_tokens / sizes.sum()))[0]
 
 
-def _count(moments: Floats, edges: Floats) -> Floats:
-    return np.histogram(moments, bins=edges)[0].astype(np.float64)
+def _sent(exchanges: Sequence[Exchange], edges: Floats) -> Floats:
+    """Requests by the slice in which they left."""
+    return np.histogram([e.sent_s for e in exchanges if e.sent_s < edges[-1]], bins=edges)[0].astype(np.float64)
 
 
 def _time_of_day(text: str) -> float:

@@ -9,13 +9,14 @@ from typing import Any, Literal
 
 from swiftsure.bench.client import schedules
 from swiftsure.bench.exchange import Prompt, Request, Trial
+from swiftsure.bench.figures.load import SLICES
 from swiftsure.bench.prompts.change import cold, nonce
 from swiftsure.errors import UsageError
 
 ROW = "sweep"
 MOST_USERS = 4096
 MOST_REQUESTS = 100_000  # of one load
-_FEWEST_REQUESTS = 10  # of one load: fewer have no interval
+_FEWEST_REQUESTS = SLICES + 1  # of one load: fewer have no interval; the last one's leaving ends the window
 _OPENING = 0.25  # of an open loop: so much of its time, at its start, is in no figure
 
 Kind = Literal["users", "rate"]
