@@ -79,6 +79,42 @@ def test_answers_of_another_length_are_marked() -> None:
     assert any("answers have 100 tokens in A and 50 in B" in words for words in compare(run(), run(tokens=50)).marks)
 
 
+LIMITED = Settings(resamples=100, slo=Slo.parse("ttft=0.25"), about=FEW.about)
+
+
+def load_of(answers: int, failures: int, **fields: object) -> Summary:
+    """One user, an answer or a failure every 2 s."""
+    sent = [exchange(repeat=i, sent_s=2.0 * i, **fields) for i in range(answers)]
+    return summarize(sent + [failed(repeat=i, sent_s=2.0 * i) for i in range(answers, answers + failures)], [], LIMITED)
+
+
+@pytest.mark.parametrize("answers", [0, 10])
+def test_a_run_whose_exchanges_fail_is_worse_however_fast_the_others_are(answers: int) -> None:
+    found = compare(load_of(30, 0), load_of(answers, 30 - answers))
+    assert {row.figure: row.verdict for row in found.rows}["ended_well"] == "worse"
+    assert "ended_well" in [row.figure for row in found.worse]
+    row = next(row for row in found.rows if row.figure == "ended_well")
+    assert (row.a, row.b) == (1, pytest.approx(answers / 30))
+    assert "100 %" in comparison_table(found)
+    assert "ended_well" not in verdicts(compare(load_of(30, 0), load_of(30, 0)))
+
+
+def test_goodput_that_fell_to_nothing_is_worse_and_one_that_came_from_nothing_is_marked() -> None:
+    good, slow = load_of(30, 0), load_of(30, 0, ttft_s=0.3)
+    row = next(row for row in compare(good, slow).rows if row.figure == "goodput")
+    assert (row.ratio, row.b, row.change) == (0, 0, "worse")
+    back = compare(slow, good)
+    assert "goodput" not in verdicts(back)
+    assert any("good answers a second were 0 in A and are 0.5" in words for words in back.marks)
+
+
+def test_answers_that_never_began_are_not_left_out_of_a_comparison() -> None:
+    """Half of B's answers were all thinking: its time to first answer token is that of the others, and the share says so."""
+    thought = [exchange(repeat=i, sent_s=2.0 * i, shares=["reasoning" if i % 2 else "answer"] * 100) for i in range(30)]
+    row = next(row for row in compare(load_of(30, 0), summarize(thought, [], LIMITED)).rows if row.figure == "answered")
+    assert (row.a, row.b, row.change) == (1, 0.5, "worse")
+
+
 def ladder() -> Summary:
     """100 tokens/s for each of 1, 4 and 16 users."""
     everything = crowd(users=1, answers=20, row="cold") + crowd(users=4, row="cold") + crowd(users=16, row="cold")

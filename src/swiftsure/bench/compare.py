@@ -10,6 +10,7 @@ from typing import Any, Literal
 from swiftsure.bench.figures.definitions import definition_of
 from swiftsure.bench.figures.estimate import Estimate
 from swiftsure.bench.figures.group import Group
+from swiftsure.bench.figures.load import share
 from swiftsure.bench.figures.reading import Reading
 from swiftsure.bench.figures.summary import Summary
 from swiftsure.records.statistics import Ratio, median, paired_ratio
@@ -19,12 +20,18 @@ Change = Literal["better", "worse", "no difference shown", "INCONCLUSIVE"]
 PAIRED = ("ttft", "first_answer", "decode", "decode_corrected", "tpot", "itl_own_p95", "e2e", "cost")
 """Compared exchange by exchange within each prompt; ``itl_own_p95`` is the 95th percentile of an exchange's own gaps."""
 SHARED = ("aggregate", "requests_per_s", "goodput")
-"""One value a load: compared by their intervals, as independent."""
-_TITLES = {"itl_own_p95": ("95th percentile of an exchange's gaps", "s")}
+"""One value a load: compared by their intervals, as independent, as the two shares below are."""
+ENDED_WELL, ANSWERED = "ended_well", "answered"
+"""Shares of exchanges: compared where not all did, for the figures above speak of those alone that did."""
+_TITLES = {
+    "itl_own_p95": ("95th percentile of an exchange's gaps", "s"),
+    ENDED_WELL: ("share of exchanges that ended well", "share"),
+    ANSWERED: ("share of these whose answer began, thinking aside", "share"),
+}
 _MAY_DIFFER = frozenset({"rounds", "repeats", "users", "warm", "context_tokens"})
 """What the protocols may differ in: rows and loads are matched one by one."""
 _LENGTHS_APART = 1.2
-_WORDS = {"cost": ("cheaper", "dearer")}
+_WORDS = {"cost": ("cheaper", "dearer"), ENDED_WELL: ("better", "worse"), ANSWERED: ("better", "worse")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +107,8 @@ def compare(a: Summary, b: Summary, *, despite: bool = False) -> Comparison:
     for one, other in shared:
         sides = (_readings(a, one), _readings(b, other))
         marks += list(_group_marks(one, other, sides))
-        found += [*_paired(one, sides), *_shared(one, other)]
+        figures = [(name, one.figures.get(name), other.figures.get(name)) for name in SHARED]
+        found += [*_paired(one, sides), *_independent(one, [*figures, *_shares((one, other), sides)])]
     return Comparison(rows=found, marks=[*refusals, *marks])
 
 
@@ -140,6 +148,10 @@ def _group_marks(one: Group, other: Group, sides: tuple[list[Reading], list[Read
             yield f"{one.name}: {name} has no figures: {group.refused}"
         elif group.errors:
             yield f"{one.name}: {sum(group.errors.values())} of {group.exchanges} exchanges of {name} failed and are not compared"
+    for name in SHARED:
+        value, definition = other.value(name), definition_of(name)
+        if one.value(name) == 0 and value:
+            yield f"{one.name}: {definition.title} were 0 in A and are {value:.3g} {definition.unit} in B, so there is no ratio"
     prompts = [{reading.prompt for reading in side} for side in sides]
     if prompts[0] ^ prompts[1]:
         yield f"{one.name}: {len(prompts[0] & prompts[1])} prompts ended well on both sides, {len(prompts[0] ^ prompts[1])} on one only"
@@ -181,17 +193,29 @@ def _values(side: Sequence[Reading], prompt: str, name: str) -> list[float]:
     return [value for value in found if math.isfinite(value) and value > 0]
 
 
-def _shared(one: Group, other: Group) -> Iterator[Compared]:
-    for name in SHARED:
-        a, b = one.figures.get(name), other.figures.get(name)
-        if a is not None and b is not None and a.value and b.value:
-            reaches = [_log_reach(a), _log_reach(b)]
-            ratio, low, high = b.value / a.value, None, None
-            if reaches[0] is not None and reaches[1] is not None:
-                reach = math.hypot(reaches[0], reaches[1])
-                low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
-            found = Ratio(value=ratio, low=low, high=high, pairs=min(a.count, b.count), groups=min(a.prompts, b.prompts), spread=None)
-            yield _compared(one, name, [a.value, b.value], found)
+def _shares(groups: tuple[Group, Group], sides: tuple[list[Reading], list[Reading]]) -> Iterator[tuple[str, Estimate, Estimate]]:
+    """``sides``: what ended well. A share that is whole on both sides, or of nothing, is left out."""
+    begun = [sum(math.isfinite(reading.values["first_answer"]) for reading in side) for side in sides]
+    ended = [(len(side), group.exchanges if group.refused is None else 0) for group, side in zip(groups, sides, strict=True)]
+    for name, counts in ((ENDED_WELL, ended), (ANSWERED, [(hits, len(side)) for hits, side in zip(begun, sides, strict=True)])):
+        if all(of for _, of in counts) and any(hits < of for hits, of in counts):
+            yield name, share(*counts[0]), share(*counts[1])
+
+
+def _independent(group: Group, figures: Sequence[tuple[str, Estimate | None, Estimate | None]]) -> Iterator[Compared]:
+    """Higher is better in all of them. What fell to 0 is the worst there is, and no reason to leave it out; from 0 there is no ratio."""
+    for name, a, b in figures:
+        if a is None or b is None or not a.value or b.value is None:
+            continue
+        ratio, low, high = b.value / a.value, None, None
+        reaches = [_log_reach(a), _log_reach(b)]
+        if not b.value and b.high is not None and a.low:
+            low, high = 0.0, b.high / a.low
+        elif reaches[0] is not None and reaches[1] is not None:
+            reach = math.hypot(reaches[0], reaches[1])
+            low, high = ratio * math.exp(-reach), ratio * math.exp(reach)
+        found = Ratio(value=ratio, low=low, high=high, pairs=min(a.count, b.count), groups=min(a.prompts, b.prompts), spread=None)
+        yield _compared(group, name, [a.value, b.value], found)
 
 
 def _log_reach(estimate: Estimate) -> float | None:
