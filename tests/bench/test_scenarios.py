@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -158,6 +160,41 @@ def test_a_model_that_shows_no_thinking_is_judged_by_its_tokens() -> None:
     assert (answer.verdict, figure(answer, "tokens in 10 s, median")) == ("BACKGROUND", pytest.approx(501))
     assert "shows no thinking" in answer.notes[0]
     assert tokens_by(exchange(arrivals=(), output_tokens=5), 1.0, ("answer",)) is None
+
+
+def empty() -> Exchange:
+    """An answer that ended at once, without a word."""
+    return exchange(arrivals=(), output_tokens=0, last_token_s=None, text=None, first_event_s=0.1, ended_s=0.1)
+
+
+def sometimes(rate: float) -> Endpoint:
+    """Every third answer is empty."""
+    count = iter(range(10_000))
+    return Endpoint(lambda prompt: empty() if next(count) % 3 == 2 else streamed(prompt, ttft_s=0.1, rate=rate))
+
+
+@pytest.mark.parametrize("scenario", [lambda e: voice(e, VoiceSettings()), lambda e: rag(e, RagSettings())], ids=["voice", "rag"])
+def test_an_empty_answer_is_one_that_was_not_reached_and_not_left_out(scenario: Callable[[Endpoint], Answer]) -> None:
+    answer = scenario(sometimes(50))
+    assert answer.verdict == "BACKGROUND"
+    assert answer.figures[0].value == math.inf
+    assert "answers were empty" in " ".join(answer.notes)
+    told = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
+    assert (told["figures"][0]["value"], told["figures"][0]["keeps"]) == (None, False)
+
+
+def test_an_agents_empty_answers_cost_as_much_as_the_others() -> None:
+    answer = agent(sometimes(100), AgentSettings())
+    assert figure(answer, "the whole") == pytest.approx(20 * 0.1 + 16_000 / 100, rel=0.01)
+    assert "6 answers were empty" in " ".join(answer.notes)
+
+
+def test_thinking_of_which_nothing_came_in_time_is_no_tokens() -> None:
+    nothing = exchange(arrivals=(), output_tokens=None, last_token_s=None, text=None, error="timeout")
+    count = iter(range(100))
+    slow = Endpoint(lambda prompt: nothing if next(count) % 5 < 3 else streamed(prompt, ttft_s=0.1, rate=500, tokens=2000))
+    answer = reasoning(slow, ReasoningSettings())
+    assert (answer.verdict, figure(answer, "tokens in 10 s, median")) == ("BACKGROUND", 0)
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:

@@ -104,14 +104,16 @@ def _answer(exchanges: list[Exchange], settings: AgentSettings, notes: list[str]
     values = [read(exchange).values for exchange in exchanges]
     ttft = [value["ttft"] for value in values if "ttft" in value]
     decode = percentile_if_any([value["decode"] for value in values if "decode" in value], 50)
-    took_s = sum(value.get("e2e", 0.0) for value in values)
+    took_s = sum(value.get("e2e", exchange.ended_s or 0.0) for value, exchange in zip(values, exchanges, strict=True))
     made = sum(exchange.output_tokens or 0 for exchange in exchanges)
     wanted = settings.calls * settings.tokens
     whole_s: float | None = took_s
     if made < 0.98 * wanted:
-        whole_s = None if decode is None else sum(ttft) + wanted / decode
+        whole_s = None if decode is None else sum(ttft) / len(ttft) * settings.calls + wanted / decode
         notes.append(f"the answers had {made} of {wanted} tokens; the whole is reckoned for all of them, by the decode speed")
     told = ", ".join(f"{wanted / speed:.{0 if wanted > 10 * speed else 1}f} s at {speed} tokens/s" for speed in _COMPARED)
+    if len(ttft) < len(exchanges):
+        notes.append(f"{len(exchanges) - len(ttft)} answers were empty; their first tokens are reckoned like those of the others")
     notes.append(f"{settings.calls} calls of {settings.tokens} tokens: {told}, before any first token and tool")
     if any(read(exchange).burst for exchange in exchanges):
         notes.append("some answers came in one burst: their decode speed is not known")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
 from swiftsure.bench.exchange import Exchange, Prompt
@@ -44,7 +45,8 @@ class ScenarioSettings(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """``keeps``: whether the limit holds; None: the figure decides nothing. ``limit`` reads ``at most 0.3 s`` and the like."""
+    """``value`` None: not known; infinity: not reached. ``keeps``: whether the limit holds; None: the figure decides nothing. ``limit``
+    reads ``at most 0.3 s`` and the like."""
 
     name: str
     value: float | None
@@ -70,11 +72,13 @@ class Answer:
         return "INTERACTIVE" if deciding and all(figure.keeps for figure in deciding) else "NOT MEASURABLE"
 
     def to_dict(self) -> dict[str, Any]:
+        """What was not reached has a value of None too, and a limit that is not kept: JSON has no infinity."""
+        finite = [replace(f, value=None) if f.value is not None and math.isinf(f.value) else f for f in self.figures]
         return {
             "schema": SCHEMA,
             "scenario": self.scenario,
             "verdict": self.verdict,
-            "figures": [asdict(figure) for figure in self.figures],
+            "figures": [asdict(figure) for figure in finite],
             "notes": list(self.notes),
         }
 
@@ -90,6 +94,17 @@ def at_least(name: str, value: float | None, unit: str, limit: float) -> Figure:
 def percentile_if_any(values: Sequence[float], percent: float) -> float | None:
     """None without values."""
     return percentile(values, percent) if values else None
+
+
+def reached(values: Sequence[Mapping[str, float]], name: str) -> list[float]:
+    """A moment of each answer; of an answer that was empty it was not reached, and counts as later than every other."""
+    return [value.get(name, math.inf) for value in values]
+
+
+def empty(values: Sequence[Mapping[str, float]]) -> list[str]:
+    """A note where answers held nothing."""
+    count = sum(not value for value in values)
+    return [f"{count} of {len(values)} answers were empty: what a person waits for never came"] if count else []
 
 
 def few(answers: int) -> list[str]:

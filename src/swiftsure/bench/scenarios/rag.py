@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Exchange, Prompt
 from swiftsure.bench.figures.reading import read
 from swiftsure.bench.prompts.change import cold, with_context
 from swiftsure.bench.prompts.context import context_for, long_text
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_most, few, percentile_if_any, refuse_failures, told_prompt_tokens
+from swiftsure.bench.scenarios.base import (
+    Answer,
+    Asker,
+    Figure,
+    at_most,
+    empty,
+    few,
+    percentile_if_any,
+    reached,
+    refuse_failures,
+    told_prompt_tokens,
+)
 from swiftsure.errors import UsageError
 
 _QUESTIONS = (
@@ -55,13 +67,13 @@ def rag(asker: Asker, settings: RagSettings) -> Answer:
         exchanges += asker.all([_prompt(question, number, text, mark, settings.tokens) for question in range(len(_QUESTIONS))])
         refuse_failures(exchanges)
     first, again = exchanges[0::2], exchanges[1::2]
-    ttft, warm = ([read(exchange).values["ttft"] for exchange in part] for part in (first, again))
-    whole = [read(exchange).values["e2e"] for exchange in first]
+    values, later = ([read(exchange).values for exchange in part] for part in (first, again))
+    ttft = reached(values, "ttft")
     tokens = [count for exchange in first if (count := told_prompt_tokens(exchange))]
     known = [(count, ttft_s) for exchange, ttft_s in zip(first, ttft, strict=True) if (count := told_prompt_tokens(exchange))]
-    speed = percentile_if_any([count / ttft_s for count, ttft_s in known if ttft_s > 0], 50)
+    speed = percentile_if_any([count / ttft_s for count, ttft_s in known if 0 < ttft_s < math.inf], 50)
     notes = [f"about {context.tokens} tokens of context" + (f": {context.scaled}" if context.scaled else "")]
-    notes += few(len(ttft))
+    notes += few(len(ttft)) + empty([*values, *later])
     if context.scaled and ttft:
         notes.append("with the whole context the first token would take longer, at least in proportion")
     return Answer(
@@ -69,8 +81,8 @@ def rag(asker: Asker, settings: RagSettings) -> Answer:
         figures=[
             at_most("TTFT of a new context, p95", percentile_if_any(ttft, 95), "s", settings.wait_s),
             Figure(name="TTFT of a new context, median", value=percentile_if_any(ttft, 50), unit="s"),
-            Figure(name="TTFT of the next question, median", value=percentile_if_any(warm, 50), unit="s"),
-            Figure(name="whole short answer, median", value=percentile_if_any(whole, 50), unit="s"),
+            Figure(name="TTFT of the next question, median", value=percentile_if_any(reached(later, "ttft"), 50), unit="s"),
+            Figure(name="whole short answer, median", value=percentile_if_any(reached(values, "e2e"), 50), unit="s"),
             Figure(name="prompt tokens", value=percentile_if_any([float(count) for count in tokens], 50), unit="tokens"),
             Figure(name="prefill, median", value=speed, unit="tokens/s"),
         ],

@@ -91,10 +91,11 @@ def reasoning(asker: Asker, settings: ReasoningSettings) -> Answer:
 
 
 def tokens_by(exchange: Exchange, seconds: float, shares: Collection[str]) -> float | None:
-    """Tokens of these shares that had come after so many seconds: the answer's tokens in proportion to its characters."""
+    """Tokens of these shares that had come after so many seconds: the answer's tokens in proportion to its characters. None where tokens
+    were counted and none were shown; of an answer of which nothing came, 0."""
     characters = sum(arrival.characters for arrival in exchange.arrivals)
     if not exchange.output_tokens or not characters:
-        return None
+        return None if exchange.output_tokens else 0.0
     come = sum(arrival.characters for arrival in exchange.arrivals if arrival.share in shares and arrival.at_s <= seconds)
     return exchange.output_tokens * come / characters
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from swiftsure.bench.exchange import Prompt
 from swiftsure.bench.figures.reading import read
-from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, few, percentile_if_any, refuse_failures
+from swiftsure.bench.scenarios.base import Answer, Asker, Figure, at_least, at_most, empty, few, percentile_if_any, reached, refuse_failures
 from swiftsure.bench.scenarios.speech import speak, word_times
 from swiftsure.errors import UsageError
 
@@ -58,13 +58,13 @@ def voice(asker: Asker, settings: VoiceSettings) -> Answer:
     refuse_failures(exchanges)
     counted = exchanges[1:]
     values = [read(exchange).values for exchange in counted]
-    answers = [value["first_answer"] for value in values if "first_answer" in value]
+    answers = reached(values, "first_answer")
     spoken = [speak(word_times(exchange), words_per_s=settings.words_per_s, delay_s=settings.sound_s) for exchange in counted]
     speeds = [speech.words_per_s for speech in spoken if speech.words_per_s is not None]
     gaps = [gap for speech in spoken for gap in speech.gaps_s]
     target_s = settings.gap_s - settings.sound_s
     notes = [f"{settings.gap_s * 1000:.0f} ms from question to sound, of which {settings.sound_s * 1000:.0f} ms are not the model's"]
-    notes += few(len(counted))
+    notes += few(len(counted)) + empty(values)
     if any(value["first_answer"] > value["ttft"] for value in values if "first_answer" in value):
         notes.append("the model thinks before it answers: what is spoken begins with the answer")
     return Answer(
