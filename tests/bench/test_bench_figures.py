@@ -259,6 +259,18 @@ def test_all_failed_has_a_verdict_and_no_figure() -> None:
     assert summary.groups[0].value("ttft_p50") is None
 
 
+def test_an_empty_answer_is_a_failure_of_its_own_kind_and_hidden_thinking_to_the_limit_is_censored() -> None:
+    nothing: dict[str, object] = {"arrivals": (), "last_token_s": None}
+    well = [exchange(repeat=i, sent_s=2.0 * i) for i in range(5)]
+    thought = exchange(repeat=9, usage=Usage(output_tokens=100, reasoning_tokens=100), censored=True, **nothing)
+    summary = summarize([*well, exchange(repeat=8, output_tokens=0, **nothing), thought], [], FEW)
+    group = summary.groups[0]
+    assert (group.errors, group.censored, group.succeeded) == ({"empty": 2}, 1, 5)
+    words = [finding.words for finding in summary.warnings]
+    assert any("the answer ended well and held nothing" in text for text in words)
+    assert any("1 of 7 answers were censored" in text for text in words)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -160,6 +160,12 @@ def test_comments_and_keep_alives_are_skipped_however_they_are_sent() -> None:
     assert (moments(got), got.error, got.first_event_s) == ([(0.2, "answer")], None, 0.2)
 
 
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_endpoint_gave_up_is_no_answer(reason: str) -> None:
+    got = exchange((0.1, delta(content="Hi")), (0.2, delta(reason)), (0.3, b"data: [DONE]\n\n"))
+    assert (got.error, got.error_words) == ("in_band", f"the endpoint gave up: finish_reason {reason}")
+
+
 def test_a_stream_without_a_finish_reason_or_its_closing_event_is_truncated() -> None:
     assert exchange((0.1, delta(content="a"))).error == "truncated"
     assert exchange((0.1, delta(content="a")), (0.2, "[DONE]")).error is None

@@ -197,6 +197,24 @@ def test_a_sweep_over_rates_stops_where_arrivals_pile_up(tmp_path: Path) -> None
     assert {cell.rate_per_s for cell in read_bench(tmp_path).cells} == {step.load for step in sweep.steps}
 
 
+def test_an_endpoint_that_answers_nothing_under_load_has_failed_there(tmp_path: Path) -> None:
+    class Silent(FakeEndpoint):
+        """Above two users every second answer is empty, and ends well."""
+
+        def __call__(
+            self, target: Target, requests: Sequence[Request], *, on_exchange: Callable[[Exchange], None], **how: Any
+        ) -> ClientFacts:
+            def pass_on(found: Exchange) -> None:
+                empty = found.trial.users > 2 and found.trial.repeat % 2
+                on_exchange(replace(found, arrivals=(), last_token_s=None, output_tokens=0) if empty else found)
+
+            return super().__call__(target, requests, on_exchange=pass_on, **how)
+
+    settings = LoadSettings(kind="users", first=1, last=64, per_user=3)
+    sweep = measure_loads(tmp_path, asked(settings), measure=Silent(8), watcher=Watcher())
+    assert (sweep.stopped, sweep.words) == ("errors", "at 4 50% of the requests failed")
+
+
 def test_with_limits_the_knee_is_that_of_good_answers(tmp_path: Path) -> None:
     settings = LoadSettings(kind="users", first=1, last=256, per_user=3)
     sweep = measure_loads(tmp_path, asked(settings, Slo.parse("e2e=0.5")), measure=FakeEndpoint(8), watcher=Watcher())

@@ -20,6 +20,7 @@ CHARACTERS_A_TOKEN = 4  # of an estimate: English text in today's vocabularies; 
 _BURST_SHARE = 0.9  # of the characters, in one read or at a rate that no endpoint decodes at
 _BURST_CHARACTERS = 64
 _BURST_CHARACTERS_PER_S = 200_000
+_FAILED = ("abort", "error")  # reasons to finish by which servers say that they gave up
 
 
 def read_exchange(
@@ -138,6 +139,8 @@ def _what_failed(recording: Recording, transcript: Transcript, fault: str | None
         return kind, f"status {status}: {_words_of_body(recording.body)}"
     if transcript.error_words is not None:
         return "in_band", transcript.error_words
+    if transcript.finish_reason in _FAILED:
+        return "in_band", f"the endpoint gave up: finish_reason {transcript.finish_reason}"
     if fault is not None:
         return "broken", fault
     complete = transcript.finish_reason is not None or transcript.closed

@@ -168,7 +168,7 @@ def _streaming(group: Group, well: Sequence[Reading]) -> _Found:
         words = f"{group.hidden_reasoning} of {group.succeeded} answers hide their thinking: their decode speed is not measurable"
         yield "warning", "thinking", words
     if group.censored:
-        words = f"{group.censored} of {group.succeeded} answers were censored: thinking took all tokens, no answer came"
+        words = f"{group.censored} of {group.exchanges} answers were censored: thinking took all tokens, no answer came"
         yield "warning", "thinking", words
     gaps = np.concatenate([reading.gaps_s for reading in well]) if well else np.zeros(0)
     bundled = float((gaps < BUNDLED_GAP_S).mean()) if len(gaps) else 0.0

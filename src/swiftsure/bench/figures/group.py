@@ -94,7 +94,7 @@ def build_group(
         "warm_up": sum(exchange.trial.warm_up for exchange in exchanges),
         "errors": dict(sorted(Counter(reading.error for reading in readings if reading.error).items())),
         "bursts": sum(reading.burst for reading in well),
-        "censored": sum(reading.censored for reading in well),
+        "censored": sum(reading.censored for reading in readings),
         "hidden_reasoning": sum(reading.hidden_reasoning for reading in well),
         "tokens_by": dict(sorted(Counter(reading.tokens_by or "nobody" for reading in well).items())),
     }

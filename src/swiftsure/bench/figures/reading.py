@@ -28,8 +28,9 @@ NO_GAPS: Floats = np.zeros(0)
 class Reading:
     """``values`` by the names of the definitions, seconds, tokens and tokens/s; infinity: not reached. ``missing``: why a name is absent.
 
-    ``error``: the kind of failure, ``unsound`` where the record contradicts itself. Of failed exchanges there are no values. ``gaps_s``,
-    ``token_gaps_s`` and ``arrivals`` serve the pooled figures and are not written to files.
+    ``error``: the kind of failure, ``unsound`` where the record contradicts itself, ``empty`` where the answer ended well and held nothing.
+    Of failed exchanges there are no values. ``gaps_s``, ``token_gaps_s`` and ``arrivals`` serve the pooled figures and are not written to
+    files.
     """
 
     round: int
@@ -81,6 +82,8 @@ def read(exchange: Exchange, prices: Prices | None = None) -> Reading:
     fault = _fault(exchange, arrivals)
     if fault is not None:
         return Reading(**place | {"error_words": fault}, error="unsound")
+    if not arrivals:
+        return Reading(**place | {"error_words": _why_empty(exchange)}, error="empty")
     usage = exchange.usage or Usage()
     hidden = exchange.hidden_reasoning or (bool(usage.reasoning_tokens) and not any(a.share == "reasoning" for a in arrivals))
     burst = exchange.burst or _is_burst(arrivals, exchange.output_tokens)
@@ -119,11 +122,17 @@ def _fault(exchange: Exchange, arrivals: Sequence[Arrival]) -> str | None:
         return "a moment of the record lies before its request was sent"
     if any(b < a for a, b in pairwise(moments)):
         return "the record's arrivals are out of order"
-    if not moments:
-        return "the exchange counts as whole and has no content"
+    if not moments and exchange.last_token_s is not None:
+        return "the record has a last token and no arrival"
     if exchange.output_tokens is not None and exchange.output_tokens < 0:
         return f"the record has {exchange.output_tokens} output tokens"
     return None
+
+
+def _why_empty(exchange: Exchange) -> str:
+    if exchange.censored:
+        return "all tokens up to the length limit were thinking, none of which was shown"
+    return "the answer ended well and held nothing"
 
 
 def _is_burst(arrivals: Sequence[Arrival], tokens: int | None) -> bool:

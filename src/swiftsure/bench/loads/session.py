@@ -155,7 +155,7 @@ def step_of(load: float, exchanges: Sequence[Exchange], facts: ClientFacts, slo:
     if measured is not None:
         useful = measured.tokens if measured.good is None else measured.good
         served = float(useful.sum()) / measured.window_s
-    failed = sum(exchange.error is not None for exchange in counted) / max(1, len(counted))
+    failed = sum(read(exchange).error is not None for exchange in counted) / max(1, len(counted))
     return Step(load=load, served=served, failed=failed, answered=answered_share(counted) if arrivals else None, saturated=facts.saturated)
 
 

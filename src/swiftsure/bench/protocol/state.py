@@ -33,11 +33,11 @@ class CellState:
 
     def add(self, exchange: Exchange) -> None:
         self.done += 1
-        self.failed += exchange.error is not None
-        values = read(exchange).values
+        reading = read(exchange)
+        self.failed += reading.error is not None
         for name, found in (("ttft", self.ttft_s), ("e2e", self.took_s), ("decode", self.decode)):
-            if name in values:
-                found.append(values[name])
+            if name in reading.values:
+                found.append(reading.values[name])
 
 
 @dataclass(slots=True)
