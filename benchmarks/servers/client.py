@@ -14,6 +14,9 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any
 
+from swiftsure.bench.percentiles import percentile
+from swiftsure.records.statistics import median
+
 
 class AnswerError(Exception):
     """An answer that cannot be counted: an error, a stream that broke off, another number of tokens."""
@@ -104,21 +107,18 @@ async def closed_loop(port: int, bodies: Sequence[Sequence[dict[str, Any]]]) -> 
 
 
 def level(users: int, answers: Sequence[Timed]) -> Level:
-    import numpy as np
-
     wall = max(answer.ended_s for answer in answers) - min(answer.began_s for answer in answers)
-    gaps = np.array([gap for answer in answers for gap in answer.gaps_s] or [0.0])
-    ttft = np.array([answer.ttft_s for answer in answers])
-    whole = np.array([answer.ended_s - answer.began_s for answer in answers])
-    total = sum(answer.tokens for answer in answers) / wall
+    gaps = [gap for answer in answers for gap in answer.gaps_s] or [0.0]
+    ttft = [answer.ttft_s for answer in answers]
+    whole = [answer.ended_s - answer.began_s for answer in answers]
     return Level(
         users=users,
         requests=len(answers),
-        tokens_per_s=total,
-        per_user=float(np.median([answer.tokens / (answer.ended_s - answer.began_s) for answer in answers])),
-        ttft_p50_s=float(np.median(ttft)),
-        ttft_p99_s=float(np.percentile(ttft, 99)),
-        itl_p50_s=float(np.median(gaps)),
-        itl_p99_s=float(np.percentile(gaps, 99)),
-        end_to_end_p50_s=float(np.median(whole)),
+        tokens_per_s=sum(answer.tokens for answer in answers) / wall,
+        per_user=median(answer.tokens / took for answer, took in zip(answers, whole, strict=True)),
+        ttft_p50_s=median(ttft),
+        ttft_p99_s=percentile(ttft, 99),
+        itl_p50_s=median(gaps),
+        itl_p99_s=percentile(gaps, 99),
+        end_to_end_p50_s=median(whole),
     )

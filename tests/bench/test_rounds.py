@@ -14,8 +14,8 @@ import pytest
 from exchanges import exchange, facts
 
 from swiftsure.bench.exchange import ClientFacts, Exchange, Prompt, Request, Trial, Usage
+from swiftsure.bench.protocol.begin import begin_folder
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import check_same
 from swiftsure.bench.protocol.plan import Material, left_of, plan_round, requests_of
 from swiftsure.bench.protocol.rounds import Asked, RoundRunner, head_of
 from swiftsure.bench.protocol.session import Outside, measure_rounds
@@ -84,13 +84,14 @@ def run(folder: Path, endpoint: Endpoint, wanted: Asked | None = None) -> tuple[
     """As the command does it: a new folder begins with a first request, a known one must agree."""
     wanted = wanted or asked()
     with BenchFolder(folder, {}) as store:
-        first = None
-        if store.is_new:
-            begun = start(TARGET, ("chat",), round=1, window=None, measure=endpoint)
-            store.head |= head_of(wanted, Found(target=TARGET, window=8192, window_from="test"), begun)
-            first = begun.exchange
-        else:
-            check_same(store.head, wanted.identity(), folder)
+        first = begin_folder(
+            store,
+            wanted.identity(),
+            find=lambda: Found(target=TARGET, window=8192, window_from="test"),
+            interfaces=("chat",),
+            measure=endpoint,
+            head=lambda found, begun: head_of(wanted, found, begun),
+        )
         watcher = Watcher()
         return RoundRunner(store, wanted, measure=endpoint, watcher=watcher).run(first=first), watcher
 

@@ -247,11 +247,11 @@ def test_a_load_is_swept_and_its_folder_reported_again(swiftsure: Run, endpoint:
 def test_a_killed_sweep_goes_on_at_the_load_that_was_cut_off(swiftsure: Run, endpoint: SlowEndpoint, tmp_path: Path) -> None:
     options = ("--users", "1..4", "--per-user", "5", "--model", "m", "--interface", "chat", "--max-tokens", "10", "--into", tmp_path)
     command, lines = ("bench", "load", endpoint.url, *options), tmp_path / "round-1.jsonl"
-    kept = killed(command, lines, after=16)  # the first request, 11 of one user, and some of two
+    kept = killed(command, lines, after=16)  # the first request, 12 of one user, and some of two
     before = whole_lines(lines)
-    assert kept < 1 + 11 + 12
+    assert kept < 1 + 12 + 13
     found = swiftsure(*command)
-    assert "of 12 requests answered; they are kept, the load begins anew" in found.err
+    assert "of 13 requests answered; they are kept, the load begins anew" in found.err
     assert [line.rpartition(", ")[2] for line in found.err.splitlines() if line.startswith("  1 user: ")] == ["measured before"]
     assert whole_lines(lines)[: len(before)] == before
     if not is_busy(found.err):

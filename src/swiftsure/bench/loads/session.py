@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,12 +17,11 @@ from swiftsure.bench.figures.reading import read
 from swiftsure.bench.figures.settings import Slo
 from swiftsure.bench.loads.settings import ROW, LoadSettings, requests_of
 from swiftsure.bench.prompts.change import as_messages, as_text
+from swiftsure.bench.protocol.begin import begin_folder
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import check_same, common_head, identity_of, sized, target_of
-from swiftsure.bench.protocol.start import start
+from swiftsure.bench.protocol.head import common_head, identity_of, sized, target_of
 from swiftsure.bench.protocol.store import BenchFolder, Say
 from swiftsure.bench.target import Interface, Target
-from swiftsure.errors import UsageError
 
 _FEWEST_FOR_TREND = 9
 
@@ -63,7 +62,15 @@ def measure_loads(folder: Path, asked: LoadAsked, *, measure: Measure, watcher: 
     Raises UsageError where the folder holds a whole measurement or another, EndpointError where the first request is not answered.
     """
     with BenchFolder(folder, {}, say=say) as store:
-        first = _begin(store, asked, measure)
+        first = begin_folder(
+            store,
+            asked.identity(),
+            find=asked.find,
+            interfaces=asked.interfaces,
+            measure=measure,
+            head=lambda found, begun: common_head(found, begun, asked.prompts, asked.source, asked.settings),
+            once="a load is measured",
+        )
         _, known = store.begin_round()
         if first is not None:
             store.append(first)
@@ -79,21 +86,6 @@ def measure_loads(folder: Path, asked: LoadAsked, *, measure: Measure, watcher: 
         store.head["sweep"] = asdict(sweep)
         store.end_round()
     return sweep
-
-
-def _begin(store: BenchFolder, asked: LoadAsked, measure: Measure) -> Exchange | None:
-    """The first request of a new folder; of a known one nothing, once it agrees and is not whole."""
-    if not store.is_new:
-        check_same(store.head, asked.identity(), store.folder)
-        if store.rounds_ended:
-            raise UsageError(f"{store.folder} holds a whole measurement already; a load is measured into a new folder")
-        return None
-    found = asked.find()
-    begun = start(found.target, asked.interfaces, round=1, window=found.window, measure=measure)
-    target = replace(found.target, interface=begun.interface)
-    store.head |= common_head(target, found, asked.prompts, asked.source, asked.settings) | {"asked": asked.identity()}
-    store.write_head()
-    return begun.exchange
 
 
 class _Steps:

@@ -12,6 +12,7 @@ from swiftsure.bench.exchange import Prompt
 from swiftsure.bench.prompts.change import characters, digest
 from swiftsure.bench.protocol.endpoint import Found
 from swiftsure.bench.protocol.settings import differences
+from swiftsure.bench.protocol.start import Start
 from swiftsure.bench.target import Target
 from swiftsure.errors import UsageError
 from swiftsure.records.machine import read_machine
@@ -75,9 +76,10 @@ def target_of(target: Target, head: Mapping[str, Any]) -> Target:
     return replace(target, url=found["url"], interface=found["interface"], model=found["model"])
 
 
-def common_head(target: Target, found: Found, prompts: Sequence[Prompt], source: str, settings: Sending) -> dict[str, Any]:
-    """``prompts`` as they were given, ``source``: where from; ``target`` as it is asked, never with its key."""
-    place = {"url": target.url, "interface": target.interface, "model": target.model, "mode": target.mode}
+def common_head(found: Found, first: Start, prompts: Sequence[Prompt], source: str, settings: Sending) -> dict[str, Any]:
+    """``prompts`` as they were given, ``source``: where from. The target is told as it is asked, never with its key."""
+    target = found.target
+    place = {"url": target.url, "interface": first.interface, "model": target.model, "mode": target.mode}
     return {
         "id": secrets.token_hex(8),
         "settings": settings.to_dict(),
@@ -90,4 +92,5 @@ def common_head(target: Target, found: Found, prompts: Sequence[Prompt], source:
                 {"name": p.name, "kind": p.kind, "max_tokens": p.max_tokens, "characters": characters(p)} for p in sized(prompts, settings)
             ],
         },
+        "characters_per_token": {"value": round(first.characters_per_token, 3), "measured": first.measured},
     }

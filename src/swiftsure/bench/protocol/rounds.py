@@ -51,13 +51,10 @@ class Watcher(Protocol):
 
 
 def head_of(asked: Asked, found: Found, first: Start) -> dict[str, Any]:
-    """bench.json of a new folder: what was asked, and what was found on the first request."""
+    """What bench.json of a new folder says of its rounds, and of what was found on the first request."""
     context = _context(asked, found, first)
-    target = replace(found.target, interface=first.interface, mode=asked.target.mode)
     return {
-        **common_head(target, found, asked.prompts, asked.source, asked.settings),
-        "asked": asked.identity(),
-        "characters_per_token": {"value": round(first.characters_per_token, 3), "measured": first.measured},
+        **common_head(found, first, asked.prompts, asked.source, asked.settings),
         "context": None
         if context is None
         else {

@@ -9,11 +9,10 @@ from pathlib import Path
 from time import sleep
 
 from swiftsure.bench.client.measure import Measure
-from swiftsure.bench.exchange import Exchange
+from swiftsure.bench.protocol.begin import begin_folder
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import check_same, sized
+from swiftsure.bench.protocol.head import sized
 from swiftsure.bench.protocol.rounds import Asked, RoundRunner, Watcher, head_of
-from swiftsure.bench.protocol.start import start
 from swiftsure.bench.protocol.state import RoundState
 from swiftsure.bench.protocol.store import BenchFolder, Say
 from swiftsure.bench.protocol.times import next_moment, wait_until
@@ -45,7 +44,14 @@ def measure_rounds(folder: Path, asked: Asked, outside: Outside, *, rounds: int,
     Raises UsageError where the folder was begun with other settings or has all its rounds; EndpointError as the runner does.
     """
     with BenchFolder(folder, {}, say=outside.say) as store:
-        first = _begin(store, asked, outside)
+        first = begin_folder(
+            store,
+            asked.identity(),
+            find=outside.find,
+            interfaces=outside.interfaces,
+            measure=outside.measure,
+            head=lambda found, begun: head_of(asked, found, begun),
+        )
         if store.rounds_ended >= rounds:
             raise UsageError(f"{folder} has all its {store.rounds_ended} rounds; --rounds {store.rounds_ended + 1} measures one more")
         while store.rounds_ended < rounds:
@@ -64,18 +70,6 @@ def most_of(asked: Asked) -> tuple[int, int]:
     cells = len(settings.users) + settings.warm + bool(settings.context_tokens)
     prompts = sized(asked.prompts, asked.settings)
     return cells * settings.repeats * len(prompts), cells * settings.repeats * sum(prompt.max_tokens for prompt in prompts)
-
-
-def _begin(store: BenchFolder, asked: Asked, outside: Outside) -> Exchange | None:
-    """The first request of a new folder; of a known one nothing, once it agrees."""
-    if not store.is_new:
-        check_same(store.head, asked.identity(), store.folder)
-        return None
-    found = outside.find()
-    begun = start(found.target, outside.interfaces, round=1, window=found.window, measure=outside.measure)
-    store.head |= head_of(asked, found, begun)
-    store.write_head()
-    return begun.exchange
 
 
 def _wait(store: BenchFolder, times: Sequence[time], outside: Outside) -> tuple[bool, str]:

@@ -9,14 +9,13 @@ from typing import Any, Protocol
 
 from swiftsure.bench.client.measure import Measure
 from swiftsure.bench.exchange import Exchange
+from swiftsure.bench.protocol.begin import begin_folder
 from swiftsure.bench.protocol.endpoint import Found
-from swiftsure.bench.protocol.head import check_same, common_head, identity_of, target_of
-from swiftsure.bench.protocol.start import start
+from swiftsure.bench.protocol.head import common_head, identity_of, target_of
 from swiftsure.bench.protocol.store import BenchFolder, CellFacts, Say
 from swiftsure.bench.scenarios.asker import ClientAsker
 from swiftsure.bench.scenarios.base import Answer, Asker, ScenarioSettings
 from swiftsure.bench.target import Interface, Target
-from swiftsure.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,15 @@ def play(
     with those before it.
     """
     with BenchFolder(folder, {}, say=say) as store:
-        first = _begin(store, asked, measure)
+        first = begin_folder(
+            store,
+            asked.identity(),
+            find=asked.find,
+            interfaces=asked.interfaces,
+            measure=measure,
+            head=lambda found, begun: common_head(found, begun, (), "the scenario's", asked.sending),
+            once="a scenario is played",
+        )
         _, exchanges = store.begin_round()
         if first is not None:
             store.append(first)
@@ -109,23 +116,6 @@ def play(
         store.head["answer"] = answer.to_dict()
         store.end_round()
     return answer
-
-
-def _begin(store: BenchFolder, asked: ScenarioAsked, measure: Measure) -> Exchange | None:
-    """The first request of a new folder, which finds the interface and the length of tokens; of a known one nothing, once it agrees."""
-    if not store.is_new:
-        check_same(store.head, asked.identity(), store.folder)
-        if store.rounds_ended:
-            raise UsageError(f"{store.folder} holds a whole measurement already; a scenario is played into a new folder")
-        return None
-    found = asked.find()
-    begun = start(found.target, asked.interfaces, round=1, window=found.window, measure=measure)
-    target = replace(found.target, interface=begun.interface)
-    store.head |= common_head(target, found, (), "the scenario's", asked.sending)
-    store.head["asked"] = asked.identity()
-    store.head["characters_per_token"] = {"value": round(begun.characters_per_token, 3), "measured": begun.measured}
-    store.write_head()
-    return begun.exchange
 
 
 def usable(exchanges: Sequence[Exchange], cells: Sequence[CellFacts]) -> dict[str, Exchange]:
