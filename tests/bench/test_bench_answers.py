@@ -126,7 +126,7 @@ def ladder() -> Summary:
     [
         ("3000 tokens/s", "NOT REACHED", "3,000 tokens/s per user: NOT REACHED"),
         ("900 tokens/s", "REACHED ONLY IN AGGREGATE", "900 tokens/s aggregate: REACHED, from cold at 16 users on"),
-        ("90 tok/s per user", "REACHED", "from cold at 1 user on"),
+        ("90 tok/s per user", "REACHED", "per user: REACHED, from cold at 1 user on"),
         ("90 tokens per second for each user at 4 users", "REACHED", "from cold at 4 users on"),
         ("0.2k tps in total", "REACHED", "200 tokens/s aggregate: REACHED, from cold at 4 users on"),
         ("TTFT 240 ms", "REACHED", "time to first token of 240 ms: REACHED"),
@@ -149,6 +149,22 @@ def ladder_once() -> Summary:
     if not _LADDER:
         _LADDER.append(ladder())
     return _LADDER[0]
+
+
+def test_a_claim_is_not_reached_by_a_prompt_that_was_sent_before() -> None:
+    cold, warm = [exchange(repeat=i) for i in range(10)], [exchange(repeat=i, row="warm", ttft_s=0.02) for i in range(10)]
+    found = judge("TTFT 50 ms", summarize(cold + warm, [], FEW))
+    assert (found.verdict, found.exit_code) == ("NOT REACHED", 1)
+    assert "the best is cold at 1 user: 200 ms" in found.words
+    assert found.words.endswith("; reached warm at 1 user, where the same prompt had just been sent")
+    assert judge("TTFT 50 ms", summarize(warm, [], FEW)).verdict == "REACHED"
+
+
+def test_a_claim_that_company_breaks_says_with_how_many_users() -> None:
+    alone, crowded = crowd(users=1, answers=20, row="cold"), [e for n in (4, 8) for e in crowd(users=n, row="cold", gap_s=0.05)]
+    found = judge("90 tokens/s per user", summarize(alone + crowded, [], FEW))
+    assert found.verdict == "REACHED"
+    assert "REACHED, cold at 1 user, not shown at 4, 8 users: 101" in found.words
 
 
 def test_an_aggregate_claim_on_one_user_is_not_measured_rather_than_missed() -> None:

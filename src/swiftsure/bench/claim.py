@@ -139,19 +139,40 @@ def _judge(claim: Claim, summary: Summary) -> Iterator[Part]:
 
 
 def _answer(claim: Claim, summary: Summary) -> Part:
+    """By what was asked for the first time, where that was measured: a claim that only a repeated prompt reaches is a cache's."""
     groups = [g for g in summary.groups if g.value(claim.figure) is not None and claim.users in (None, g.users)]
     if claim.figure == "aggregate" and claim.users is None and not any(g.users > 1 or g.rate_per_s is not None for g in groups):
         return Part(claim=claim, answer="NOT MEASURED", words=f"{claim}: NOT MEASURED, no load with more than one user was run")
     if not groups:
         return Part(claim=claim, answer="NOT MEASURED", words=f"{claim}: NOT MEASURED{_why_not(claim, summary)}")
-    answers = [(group, _holds(group.figures[claim.figure], claim)) for group in groups]
-    for wanted in ("REACHED", "INCONCLUSIVE"):
-        fitting = [group for group, answer in answers if answer == wanted]
-        if fitting:
-            best = min(fitting, key=lambda g: (g.users, g.rate_per_s or 0.0))
-            return _part(claim, best, wanted)
+    counted = [group for group in groups if group.row != "warm"] or groups
+    answers = [(group, _holds(group.figures[claim.figure], claim)) for group in counted]
+    reached = [group for group, answer in answers if answer == "REACHED"]
+    if reached:
+        best = min(reached, key=_load)
+        lost = [g for g, answer in answers if g.row == best.row and _load(g) > _load(best) and answer != "REACHED"]
+        where = f"from {best.row} {_at(best)} on" if not lost else f"{best.row} {_at(best)}, not shown {_at(*sorted(lost, key=_load))}"
+        return _part(claim, best, "REACHED", where)
+    warm = [group for group in groups if group not in counted and _holds(group.figures[claim.figure], claim) == "REACHED"]
+    note = f"; reached warm {_at(warm[0])}, where the same prompt had just been sent" if warm else ""
+    unsure = [group for group, answer in answers if answer == "INCONCLUSIVE"]
+    if unsure:
+        best = min(unsure, key=_load)
+        return _part(claim, best, "INCONCLUSIVE", f"{best.row} {_at(best)}", note)
     lower = definition_of(claim.figure).better == "lower"
-    return _part(claim, min(groups, key=lambda g: (g.value(claim.figure) or 0.0) * (1 if lower else -1)), "NOT REACHED")
+    best = min(counted, key=lambda g: (g.value(claim.figure) or 0.0) * (1 if lower else -1))
+    return _part(claim, best, "NOT REACHED", f"the best is {best.row} {_at(best)}", note)
+
+
+def _load(group: Group) -> tuple[int, float]:
+    return group.users, group.rate_per_s or 0.0
+
+
+def _at(*groups: Group) -> str:
+    """``at 1, 4 users``, ``at 2.5 requests/s``."""
+    if groups[0].rate_per_s is not None:
+        return f"at {', '.join(f'{group.rate_per_s:g}' for group in groups)} requests/s"
+    return f"at {', '.join(str(group.users) for group in groups)} user{'' if [group.users for group in groups] == [1] else 's'}"
 
 
 def _holds(estimate: Estimate, claim: Claim) -> Answer:
@@ -162,7 +183,7 @@ def _holds(estimate: Estimate, claim: Claim) -> Answer:
     return "REACHED" if estimate.low >= claim.limit else "NOT REACHED" if estimate.high < claim.limit else "INCONCLUSIVE"
 
 
-def _part(claim: Claim, group: Group, answer: Answer) -> Part:
+def _part(claim: Claim, group: Group, answer: Answer, where: str, note: str = "") -> Part:
     estimate = group.figures[claim.figure]
     value = estimate.value or 0.0
     seconds = definition_of(claim.figure).unit == "s"
@@ -170,9 +191,7 @@ def _part(claim: Claim, group: Group, answer: Answer) -> Part:
     interval = "too few samples for an interval"
     if estimate.low is not None and estimate.high is not None:
         interval = f"95 % interval {estimate.low * scale:,.4g} to {estimate.high * scale:,.4g}"
-    at = f"at {group.users} user{'s' if group.users != 1 else ''}" if group.rate_per_s is None else f"at {group.rate_per_s:g} requests/s"
-    where = {"REACHED": f"from {group.row} {at} on", "NOT REACHED": f"the best is {group.row} {at}"}.get(answer, f"{group.row} {at}")
-    words = f"{claim}: {answer}, {where}: {value * scale:,.4g} {unit} ({interval})"
+    words = f"{claim}: {answer}, {where}: {value * scale:,.4g} {unit} ({interval}){note}"
     return Part(claim=claim, answer=answer, words=words, group=group.name, value=value, low=estimate.low, high=estimate.high)
 
 

@@ -21,8 +21,7 @@ WORDS = ("row", "prompt", "started", "finish_reason", "tokens_by", "error", "err
 WHOLE = ("round", "users", "repeat", "status", "chunks", "characters", "process", "reasoning_tokens")
 YES_NO = ("warm_up", "censored", "burst", "hidden_reasoning")
 NUMBERS = ("rate_per_s", "scheduled_s", "sent_s", "ended_s", *PER_EXCHANGE)
-COLUMNS = ("round", "row", "users", "rate_per_s", "prompt", "repeat", *(n for n in (*WORDS, *WHOLE, *YES_NO, *NUMBERS)))
-COLUMNS = tuple(dict.fromkeys(COLUMNS))
+COLUMNS = tuple(dict.fromkeys(("round", "row", "users", "rate_per_s", "prompt", "repeat", *WORDS, *WHOLE, *YES_NO, *NUMBERS)))
 """In this order. Seconds, tokens and tokens/s by the definitions of the figures; empty: not reached or not measurable."""
 
 

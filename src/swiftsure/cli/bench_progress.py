@@ -23,7 +23,6 @@ class RoundDisplay:
     """A watcher of rounds. On a terminal the lines stay where they are; elsewhere a long cell says how it is once a minute."""
 
     def __init__(self) -> None:
-        self._live: Any = None
         self._bars: Any = None
         self._said = monotonic()
 

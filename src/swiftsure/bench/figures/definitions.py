@@ -46,7 +46,14 @@ DEFINITIONS = _table(
     ),
     ("first_chunk", "first streamed chunk", "s", "t of the first event of any kind - t_sent, the role alone included", "lower", True),
     ("ttfb", "time to first byte", "s", "t of the first byte of the answer's body - t_sent", "lower", True),
-    ("connect", "connection", "s", "from the start of connecting until the request could be sent; in no other figure", "lower", True),
+    (
+        "connect",
+        "connection",
+        "s",
+        "from the start of connecting until the request could be sent; of the others, those from the schedule hold it",
+        "lower",
+        True,
+    ),
     (
         "first_answer",
         "time to first answer token",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from swiftsure.bench.exchange import ClientFacts, Exchange
 from swiftsure.bench.figures.checks import Finding, check_counts, check_group, check_load
-from swiftsure.bench.figures.definitions import DEFINITIONS, definition_of
+from swiftsure.bench.figures.definitions import DEFINITIONS
 from swiftsure.bench.figures.estimate import Estimate
 from swiftsure.bench.figures.group import Group, build_group, own_figures
 from swiftsure.bench.figures.load import split_loads
@@ -244,11 +244,3 @@ def _not_measured(groups: Sequence[Group], settings: Settings) -> Iterator[str]:
     if settings.bound_tokens_per_s is None:
         yield "the physical bound: the hardware's bandwidth and the model's bytes were not stated"
     yield "the quality of the answers: swiftsure verify compares it"
-
-
-def title_of(name: str) -> str:
-    """``ttft_p50`` as ``time to first token, median``."""
-    definition, percent = definition_of(name), name.rpartition("_p")[2]
-    if not definition.spread or name == definition.name:
-        return definition.title
-    return f"{definition.title}, {'median' if percent == '50' else percent + 'th percentile'}"
