@@ -17,6 +17,7 @@ from swiftsure.bench.figures import DEFINITIONS, Prices, Settings, Slo, Summary,
 from swiftsure.bench.figures.definitions import known_names
 from swiftsure.bench.figures.estimate import Sample
 from swiftsure.bench.figures.group import Group
+from swiftsure.bench.figures.load import Load, rate
 from swiftsure.errors import UsageError
 from swiftsure.records.run_record import write_json
 
@@ -62,6 +63,15 @@ def test_a_first_chunk_of_many_tokens_does_not_make_decoding_look_faster() -> No
     assert value(held, "decode_corrected_p50") == pytest.approx(100)
     unknown = [replace(e, first_arrival_tokens=None) for e in held]
     assert value(unknown, "decode_corrected_p50") == pytest.approx(100)  # by characters
+
+
+def test_events_that_were_read_together_with_the_first_are_all_taken_off() -> None:
+    """One of ten tokens by its own event, but three events came in the first read."""
+    plain = exchange(tokens=10)
+    first = plain.arrivals[0].at_s
+    read_at_once = [replace(a, at_s=first) if i < 3 else a for i, a in enumerate(plain.arrivals)]
+    together = [replace(plain, trial=replace(plain.trial, repeat=i), arrivals=read_at_once) for i in range(5)]
+    assert value(together, "decode_corrected_p50") == pytest.approx(7 / 0.09)
 
 
 def test_tokens_that_share_an_arrival_are_told_from_arrivals() -> None:
@@ -217,6 +227,42 @@ def test_prefill_costs_the_difference_of_ttft_for_each_thousand_tokens() -> None
     stated = summarize(silent, [], Settings(resamples=100, context_tokens=30_000)).prefill
     assert stated is not None
     assert stated.value == pytest.approx(0.1)
+
+
+def test_prefill_is_of_the_fewest_users_that_both_rows_have() -> None:
+    def wait(row: str, users: int, ttft_s: float) -> list[Exchange]:
+        tokens = 30_100 if row == "context" else 100
+        return rounds(row=row, users=users, prompts=6, repeats=3, number=1, ttft=lambda p, r, k: ttft_s, prompt_tokens=tokens)
+
+    alone, crowded = wait("cold", 1, 0.2) + wait("context", 1, 3.2), wait("cold", 4, 0.4) + wait("context", 4, 9.4)
+    prefill = summarize(alone + crowded, [], FEW).prefill
+    assert prefill is not None
+    assert prefill.value == pytest.approx(0.1)
+
+
+def test_an_interval_over_rounds_is_as_wide_as_the_rounds_are_apart() -> None:
+    """Every prompt alike, one slow hour of three: no interval may say that the day is known to a hundredth."""
+    estimate = only(rounds(prompts=8, repeats=5, ttft=lambda p, r, k: 0.2 if r else 0.4)).figures["ttft_p50"]
+    assert (estimate.value, estimate.low, estimate.high) == pytest.approx((0.2, 0.2, 0.4))
+
+
+def test_the_interval_of_a_rate_is_students_over_its_slices() -> None:
+    load = Load(window_s=10, tokens=np.array([10.0, 20.0] * 5), answers=np.ones(10), good=None, in_flight=1, exchanges=10)
+    estimate = rate([load], [load.tokens], rounds=1)
+    assert estimate.value == pytest.approx(15)
+    reach = 2.2622 * math.sqrt(250 / 9) / math.sqrt(10)  # t of 9 degrees of freedom, the spread of ten slices
+    assert (estimate.low, estimate.high) == (pytest.approx(15 - reach, rel=1e-4), pytest.approx(15 + reach, rel=1e-4))
+
+
+def test_what_the_client_says_is_of_the_load_that_ended_and_not_of_one_that_was_cut_off_before() -> None:
+    cut = [exchange(repeat=i, sent_s=2.0 * i) for i in range(5)]
+    resumed = [replace(e, trial=replace(e.trial, repeat=5 + i), started=f"2026-12-03T09:00:0{2 * i}+00:00") for i, e in enumerate(cut)]
+    resumed = [replace(e, arrivals=[replace(a, at_s=a.at_s + 1) for a in e.arrivals], last_token_s=None) for e in resumed]
+    summary = summarize(cut + resumed, [cell(saturated="processor full")], FEW)
+    assert summary.groups[0].value("ttft_p50") == pytest.approx(0.2)
+    assert summary.groups[0].succeeded == 5
+    whole = summarize(cut + resumed, [cell()], FEW)
+    assert any("1 of 2 loads of round 0 was cut off" in finding.words for finding in whole.findings)
 
 
 def test_rounds_over_the_day_stand_apart() -> None:
@@ -375,39 +421,3 @@ def test_the_first_request_of_all_is_told_apart_from_the_figures() -> None:
     summary = summarize([first, *rounds(number=1, prompts=2)], [], FEW)
     assert [group.row for group in summary.groups] == ["cold"]
     assert [reading.values["ttft"] for reading in summary.cold_starts] == [7.0]
-
-
-def test_usage_that_disagrees_with_the_tokenizer_is_a_warning() -> None:
-    told = [exchange(repeat=i, tokenizer_tokens=50) for i in range(5)]
-    assert any("disagree, for example 100 against 50 tokens" in f.words for f in summarize(told, [], FEW).warnings)
-    hidden = [replace(e, hidden_reasoning=True) for e in told]
-    assert not any(f.check == "token counts" for f in summarize(hidden, [], FEW).findings)
-
-
-def test_littles_law_finds_exchanges_that_are_missing() -> None:
-    load = crowd(users=4, answers=10)
-    whole = cell(row="sweep", users=4, wall_s=12.8, mean_in_flight=3.72)
-    assert not [f for f in summarize(load, [whole], FEW).findings if f.check == "Little's law"]
-    assert [f for f in summarize(load[:25], [whole], FEW).findings if f.check == "Little's law"]
-
-
-def test_a_speed_above_the_stated_hardware_is_flagged() -> None:
-    stated = Settings(hardware_gb_per_s=30, model_bytes=1_000_000_000, resamples=100)
-    found = [f for f in summarize([exchange(repeat=i) for i in range(5)], [], stated).warnings if f.check == "physical bound"]
-    assert found[0].words.startswith("above bound: implies speculation or more chips: 100 tokens/s for one user, 30")
-    roomy = replace(stated, hardware_gb_per_s=300)
-    assert not summarize([exchange(repeat=i) for i in range(5)], [], roomy).warnings
-
-
-def test_requests_that_left_late_are_a_warning_of_coordinated_omission() -> None:
-    late = [exchange(repeat=i, sent_s=2.0 * i, late_s=1.0) for i in range(20)]
-    assert any(f.check == "coordinated omission" for f in summarize(late, [], FEW).warnings)
-
-
-def test_a_cold_row_that_a_cache_served_is_a_warning() -> None:
-    served = [exchange(repeat=i, usage=Usage(prompt_tokens=100, output_tokens=100, cached_tokens=90)) for i in range(5)]
-    assert any("this row is not cold" in f.words for f in summarize(served, [], FEW).warnings)
-
-
-def test_gaps_that_do_not_sum_to_the_whole_are_a_warning() -> None:
-    assert any(f.check == "sum of gaps" for f in summarize([exchange(repeat=i, last_token_s=3.0) for i in range(5)], [], FEW).warnings)

@@ -79,8 +79,9 @@ def about_of(bench: Bench) -> Iterator[tuple[str, Any]]:
 
 def cold_start(exchange: Exchange) -> str:
     """The first request of a round, which no cache and no open connection helped."""
-    ttft_s = read(exchange).values.get("ttft")
+    reading = read(exchange)
+    ttft_s = reading.values.get("ttft")
     if ttft_s is None:
-        return f"round {exchange.trial.round}: failed ({exchange.error})"
+        return f"round {exchange.trial.round}: failed ({reading.error})"
     connected = "" if exchange.connected_s is None else f" after connecting in {exchange.connected_s * 1000:.1f} ms"
     return f"round {exchange.trial.round}: first token after {ttft_s * 1000:.0f} ms{connected}"

@@ -151,10 +151,13 @@ class _Part:
     def __init__(self, exchanges: Sequence[Exchange], cells: Sequence[Cell], settings: Settings) -> None:
         self.settings = settings
         self.loads: list[tuple[list[Exchange], ClientFacts | None]] = []
+        self.cut_off: list[tuple[int, int, int]] = []  # round, loads that were cut off, of how many
         refusals = []
         for number in sorted({exchange.trial.round for exchange in exchanges}):
             loads = split_loads([exchange for exchange in exchanges if exchange.trial.round == number])
             facts = [cell.facts for cell in cells if cell.round == number]
+            if facts and len(facts) < len(loads):
+                self.cut_off.append((number, len(loads) - len(facts), len(loads)))
             for load, fact in zip(loads, _aligned(facts, len(loads)), strict=True):
                 if fact is not None and fact.saturated is not None:
                     refusals.append(f"round {number}: {fact.saturated}")
@@ -188,6 +191,9 @@ class _Part:
         if self.group.refused is None:
             for refusal in self.refusals:
                 yield Finding(about=self.group.name, grade="refused", check="client", words=f"left out, {refusal}")
+        for number, cut, count in self.cut_off:
+            words = f"{cut} of {count} loads of round {number} {'was' if cut == 1 else 'were'} cut off before the client said how it fared"
+            yield Finding(about=self.group.name, grade="note", check="client", words=f"{words}: of these only its stops were looked at")
         yield from check_counts(self.group.name, self.kept)
         for load, facts in self.loads:
             if facts is not None:
