@@ -71,6 +71,18 @@ def test_other_prompts_or_another_protocol_are_refused_in_words_or_marked() -> N
     assert any("the prompts differ" in words for words in despite.marks)
 
 
+def test_runs_with_other_contexts_or_loads_are_compared_in_what_they_share() -> None:
+    def side(tokens: int, users: list[int]) -> Summary:
+        protocol = {"max_tokens": 100, "context_tokens": tokens, "users": users}
+        chosen = Settings(resamples=100, context_tokens=tokens, about={"prompts_sha256": "aa", "protocol": protocol})
+        return summarize([exchange(repeat=i, row=row) for row in ("cold", "context") for i in range(6)], [], chosen)
+
+    found = compare(side(1000, [1]), side(30_000, [1, 2]))
+    assert {row.group for row in found.rows} == {"cold"}
+    assert "the context row is left out: A pasted 1,000 tokens above the prompts, B 30,000" in found.marks
+    assert {row.group for row in compare(side(1000, [1]), side(1000, [1, 2])).rows} == {"cold", "context"}
+
+
 def test_runs_that_share_no_row_are_refused() -> None:
     assert "share no row" in compare(run(), run(row="warm")).refusals[0]
 

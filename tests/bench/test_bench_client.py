@@ -31,7 +31,15 @@ HANGING = [(0.0, HEAD), (0.0, chunk(event(delta(content="Hi")))), (0.0, HANG)]
 def stub() -> Iterator[StubServer]:
     busy = [(0.0, answer("429 Too Many Requests", b"{}", Retry_After="0.05"))]
     late = stream((0.6, delta(content="at last")), (0.6, delta("stop")))
-    scripts: dict[str, Any] = {"quick": QUICK, "steady": STEADY, "late": late, "busy_once": [busy, QUICK], "stuck": [QUICK, HANGING]}
+    full = [(0.0, answer("503 Unavailable", b"{}", Retry_After="0.6"))]
+    scripts: dict[str, Any] = {
+        "full": [*[full] * 4, QUICK],
+        "quick": QUICK,
+        "steady": STEADY,
+        "late": late,
+        "busy_once": [busy, QUICK],
+        "stuck": [QUICK, HANGING],
+    }
     with StubServer(scripts) as server:
         yield server
 
@@ -100,6 +108,14 @@ def test_a_user_goes_on_after_a_refusal(stub: StubServer) -> None:
     measure(Target(url=stub.url("busy_once")), [request(n) for n in range(2)], users=1, on_exchange=got.append)
     assert [exchange.error for exchange in got] == ["http_429", None]
     assert got[1].scheduled_s >= got[0].sent_s + 0.05  # the wait belongs to the refusal, not to the next request
+
+
+def test_users_that_wait_because_the_endpoint_asked_them_to_are_no_fault_of_the_client(stub: StubServer) -> None:
+    got: list[Exchange] = []
+    facts = measure(Target(url=stub.url("full")), [request(n) for n in range(8)], users=2, on_exchange=got.append)
+    assert [exchange.error for exchange in got].count("http_5xx") == 4
+    assert facts.wall_s > 1.2
+    assert "users busy" not in (facts.saturated or "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from swiftsure.bench.client import schedules
-from swiftsure.bench.client.schedules import Step, find_knee
+from swiftsure.bench.client.knee import Step, find_knee
 from swiftsure.errors import UsageError
 
 
@@ -39,6 +39,12 @@ def test_goodput_that_collapses_ends_the_search_at_once() -> None:
     assert sweep.knee is not None
     assert 8 < sweep.knee <= 10
     assert "less is served: 0 a second after 8" in sweep.words
+
+
+def test_a_loss_of_a_tenth_ends_the_search_without_a_second_look() -> None:
+    sweep = find_knee(lambda load: Step(load=load, served=load if load < 8 else 3.4), first=1, last=1000, closer=0)
+    assert [step.load for step in sweep.steps] == [1, 2, 4, 8]
+    assert sweep.words == "at 8 less is served: 3.4 a second after 4"
 
 
 def test_arrivals_that_pile_up_end_the_search() -> None:

@@ -13,7 +13,7 @@ import pytest
 from swiftsure.bench.client.progress import Progress
 from swiftsure.bench.exchange import Arrival, ClientFacts, Exchange, Prompt, Request, Trial
 from swiftsure.bench.figures.settings import Slo
-from swiftsure.bench.loads.session import LoadAsked, answered_share, measure_loads
+from swiftsure.bench.loads.session import LoadAsked, answered_share, measure_loads, step_of
 from swiftsure.bench.loads.settings import LoadSettings, requests_of
 from swiftsure.bench.protocol.endpoint import Found
 from swiftsure.bench.protocol.store import BenchFolder, read_bench
@@ -80,7 +80,15 @@ def waits(of: Callable[[float], float]) -> list[Exchange]:
 def test_answers_that_come_ever_later_tell_how_much_of_what_arrives_is_answered() -> None:
     assert answered_share(waits(lambda at_s: 0.5 + at_s)) == pytest.approx(0.5)  # two seconds of work arrive each second
     assert answered_share(waits(lambda at_s: 0.5)) == 1.0
+    assert answered_share(waits(lambda at_s: 1.0 + at_s / 60)) == 1.0  # a third more is noise of unequal prompts
     assert answered_share(waits(lambda at_s: 0.5)[:5]) is None
+
+
+def test_users_of_a_closed_loop_have_no_schedule_that_could_pile_up() -> None:
+    facts = ClientFacts(wall_s=30, processes=1, wanted_users=1, mean_in_flight=1, lag_p50_s=0, lag_p99_s=0, lag_max_s=0, cpu_share=0.1)
+    ever_later = waits(lambda at_s: 0.5 + at_s)
+    assert step_of(1, ever_later, facts, None, arrivals=False).answered is None
+    assert step_of(1, ever_later, facts, None, arrivals=True).answered == pytest.approx(0.5)
 
 
 class FakeEndpoint:

@@ -1,13 +1,10 @@
-"""When requests leave: arrival times of open loops, and the search for the load beyond which nothing more is served."""
+"""When requests leave: arrival times of open loops."""
 
 from __future__ import annotations
 
 import random
 
-from swiftsure.bench.client.knee import Step, Sweep, find_knee
 from swiftsure.errors import UsageError
-
-__all__ = ["Step", "Sweep", "constant", "find_knee", "poisson"]
 
 
 def constant(count: int, *, rate_per_s: float) -> list[float]:
