@@ -202,6 +202,8 @@ def test_requirements_are_kept_or_broken_with_the_figure_in_words() -> None:
         require.parse("ttft_p50<0.3, decode_p50>150 cold.ttft_p95<=900ms error_share<=1% aggregate@4>=300"), ladder_once()
     )
     assert [outcome.kept for outcome in outcomes] == [True, False, True, True, True]
+    edge = require.evaluate(require.parse("error_share<=0 error_share<0 error_share>=0 error_share>0"), ladder_once())
+    assert [outcome.kept for outcome in edge] == [True, False, True, False]
     assert outcomes[1].words.startswith("broken: cold: 101 tokens/s (101 to 101)")
     assert require.exit_code(outcomes) == 1
     assert require.exit_code(outcomes[:1]) == 0

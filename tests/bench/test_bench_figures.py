@@ -267,6 +267,9 @@ def test_what_the_client_says_is_of_the_load_that_ended_and_not_of_one_that_was_
     summary = summarize(cut + resumed, [cell(saturated="processor full")], FEW)
     assert summary.groups[0].value("ttft_p50") == pytest.approx(0.2)
     assert summary.groups[0].succeeded == 5
+    stopped = summarize([replace(e, client_lag_s=1.5) for e in cut] + resumed, [cell()], FEW)
+    assert stopped.groups[0].value("ttft_p50") == pytest.approx(1.2)
+    assert any("left out, round 0: the client stood still for 1.5 s" in finding.words for finding in stopped.findings)
     whole = summarize(cut + resumed, [cell()], FEW)
     assert any("1 of 2 loads of round 0 was cut off" in finding.words for finding in whole.findings)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 SCHEMA = "swiftsure.exchange/1"
+LONGEST_STOP_S = 1.0
+"""A client that stood still for longer has measured its own machine."""
 
 Share = Literal["role", "reasoning", "answer", "tool_call", "other"]
 """What a piece carries: only the role or nothing; thinking; the answer's text; a tool call; anything else that is content."""

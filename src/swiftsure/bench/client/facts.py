@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from swiftsure.bench.client.messages import ProcessFacts
-from swiftsure.bench.exchange import ClientFacts
+from swiftsure.bench.exchange import LONGEST_STOP_S, ClientFacts
 
 LARGEST_LAG_P50_S = 0.002  # half of all stamps would be off by more than what figures are held to
 LARGEST_LAG_P99_S = 0.1  # medians bear a late stamp in a hundred; ITL's upper percentiles are no finer than the lag's
-LARGEST_LAG_S = 1.0
 LARGEST_CPU_SHARE = 0.9
 SMALLEST_USERS_SHARE = 0.9
 LARGEST_LATE_P99_S = 0.05
@@ -37,7 +36,7 @@ def _why_saturated(processes: Sequence[ProcessFacts], users: int | None, wall_s:
     if lacking is not None:
         return f"the client ran out of what connections need: {lacking}"
     lag_max = max(one.lag_max_s for one in processes)
-    if lag_max > LARGEST_LAG_S:
+    if lag_max > LONGEST_STOP_S:
         return f"the client stood still for {lag_max:.1f} s: its machine was stopped, or busy with something else"
     for one in processes:
         late = one.lag_p50_s > LARGEST_LAG_P50_S or one.lag_p99_s > LARGEST_LAG_P99_S

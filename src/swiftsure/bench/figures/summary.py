@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from swiftsure.bench.exchange import ClientFacts, Exchange
+from swiftsure.bench.exchange import LONGEST_STOP_S, ClientFacts, Exchange
 from swiftsure.bench.figures.checks import Finding, check_counts, check_group, check_load
 from swiftsure.bench.figures.definitions import DEFINITIONS
 from swiftsure.bench.figures.estimate import Estimate
@@ -159,8 +159,9 @@ class _Part:
             if facts and len(facts) < len(loads):
                 self.cut_off.append((number, len(loads) - len(facts), len(loads)))
             for load, fact in zip(loads, _aligned(facts, len(loads)), strict=True):
-                if fact is not None and fact.saturated is not None:
-                    refusals.append(f"round {number}: {fact.saturated}")
+                refusal = _stood_still(load) if fact is None else fact.saturated
+                if refusal is not None:
+                    refusals.append(f"round {number}: {refusal}")
                 else:
                     self.loads.append((load, fact))
         self.refusals = refusals
@@ -198,6 +199,12 @@ class _Part:
         for load, facts in self.loads:
             if facts is not None:
                 yield from check_load(f"{self.group.name}, round {load[0].trial.round}", load, facts)
+
+
+def _stood_still(load: Sequence[Exchange]) -> str | None:
+    """Of a load that was cut off before the client could say how it fared: what its exchanges noted."""
+    worst_s = max(exchange.client_lag_s or 0.0 for exchange in load)
+    return f"the client stood still for {worst_s:.1f} s" if worst_s > LONGEST_STOP_S else None
 
 
 def _aligned(facts: Sequence[ClientFacts], count: int) -> list[ClientFacts | None]:

@@ -22,8 +22,8 @@ NOTES = (
     "of a million new tokens is what the machine costs in the time that they take, with the seats always taken.",
     "Boarding: the same requests at the same moments (Poisson) in every line. At once: a bus leaves with whoever is there, and who comes "
     "later waits until it is back. When full: it waits until its seats are taken. Continuous: whoever comes takes a free seat at the next "
-    "edge between two passes. Seat ms is the wait until a request may board, in the median and in the slowest hundredth; first ms is its "
-    "time to first token, that wait included. With one seat all ways are the same.",
+    "edge between two passes. Seat ms is the wait until a request may board, in the median and in the slowest hundredth (of fewer than "
+    "100 requests: the slowest); first ms is its time to first token, that wait included. With one seat all ways are the same.",
     "Flood: priority requests one after the other, alone and among standard requests of which there are always more than may run. Gaps, in "
     "ms, are between deliveries of a request; moved is what the flood does to their 99th percentile, the median of the rounds, each "
     "against the run alone before it, and allowed for it is the slack and a tenth; unsure says that some rounds kept to it and some did "
