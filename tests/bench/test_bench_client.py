@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 import statistics
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,26 @@ def test_the_built_in_engine_is_loaded_once_for_all_loads_and_keeps_its_caches(t
     assert (cached[0], all(cached[1:])) == (0, True)
 
 
+def test_an_engine_whose_machine_stood_still_is_refused(tiny_engine: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped between two requests, so that neither of their figures shows it."""
+    started: list[processes.LoadProcess] = []
+    start = processes._process_for
+    monkeypatch.setattr(processes, "_process_for", lambda plan: started.append(start(plan)) or started[-1])
+    got: list[Exchange] = []
+
+    def stop_once(exchange: Exchange) -> None:
+        got.append(exchange)
+        if len(got) == 1:
+            os.kill(started[0]._process.pid, signal.SIGSTOP)
+            time.sleep(1.5)
+            os.kill(started[0]._process.pid, signal.SIGCONT)
+
+    facts = measure(tiny_engine, [request(0, at_s=0.0), request(1, at_s=2.5)], users=None, on_exchange=stop_once)
+    assert names(got) == ["p0", "p1"]
+    assert facts.lag_max_s > 1
+    assert "the client stood still for" in (facts.saturated or "")
+
+
 def test_the_engine_says_what_it_does_not_take(tiny_engine: Target) -> None:
     got: list[Exchange] = []
     with pytest.raises(UsageError, match="prompt 'p0': unknown sampling parameter 'warmth'"):
@@ -236,3 +257,10 @@ def test_the_engine_says_what_it_does_not_take(tiny_engine: Target) -> None:
     measure(tiny_engine, [request(0, at_s=0.0, text="x" * 5000), request(1, at_s=0.01)], users=None, on_exchange=got.append)
     assert [(exchange.trial.prompt, exchange.error) for exchange in got] == [("p0", "http_4xx"), ("p1", None)]
     assert "the context of 640 tokens" in (got[0].error_words or "")
+
+
+@pytest.mark.parametrize("users", [1, None])
+def test_a_load_of_the_engine_ends_well_though_its_last_request_is_refused(tiny_engine: Target, users: int | None) -> None:
+    got: list[Exchange] = []
+    measure(tiny_engine, [request(0, at_s=0.0), request(1, at_s=0.1, text="x" * 5000)], users=users, on_exchange=got.append)
+    assert [(exchange.trial.prompt, exchange.error) for exchange in got] == [("p0", None), ("p1", "http_4xx")]

@@ -14,6 +14,7 @@ from swiftsure.bench.client.messages import InFlight, Plan, ProcessFacts
 from swiftsure.bench.client.occupancy import Occupancy
 from swiftsure.bench.client.reading import exchange_of
 from swiftsure.bench.client.recording import Recording
+from swiftsure.bench.client.stops import StopMeter
 from swiftsure.bench.client.transcript import Transcript, mark_inline_thinking
 from swiftsure.bench.exchange import ErrorKind, Exchange, Prompt, Request
 from swiftsure.engine.inputs import prompt_ids, prompt_of_messages
@@ -52,25 +53,31 @@ class EngineLoad:
         self._next = 0
         self._out: list[_Answer] = []
         self._in_flight = Occupancy()
+        self._stops = StopMeter()
         self._start = self._own_s = self._told = 0.0
 
     def run(self, start: float, stopped: Callable[[], bool]) -> ProcessFacts:
         """``start``: the moment that is the load's 0. ``stopped`` is asked between passes; once true, what runs is cancelled."""
         self._start = start
         time.sleep(max(0.0, start - perf_counter()))
-        while (self._out or self._next < len(self._plan.requests)) and not stopped():
-            self._take_up()
-            if self._out:
-                self._llm.step()
-                now = perf_counter()
-                self._collect(now)
-                self._own_s += perf_counter() - now
-            else:
-                due = self._start + (self._plan.requests[self._next][1].at_s or 0.0)
-                time.sleep(min(max(0.0, due - perf_counter()), _LONGEST_SLEEP_S))
-            self._tell_in_flight()
+        with self._stops:
+            while (self._out or self._next < len(self._plan.requests)) and not stopped():
+                self._take_up()
+                self._pass()
+                self._tell_in_flight()
         self._llm.cancel()
         return self._facts()
+
+    def _pass(self) -> None:
+        """One pass of the engine, or a short wait for the next arrival; neither where the last request of all was refused."""
+        if self._out:
+            self._llm.step()
+            now = perf_counter()
+            self._collect(now)
+            self._own_s += perf_counter() - now
+        elif self._next < len(self._plan.requests):
+            due = self._start + (self._plan.requests[self._next][1].at_s or 0.0)
+            time.sleep(min(max(0.0, due - perf_counter()), _LONGEST_SLEEP_S))
 
     def _take_up(self) -> None:
         """Submits what is due: the next requests while there are free users, or those whose time has come."""
@@ -132,6 +139,7 @@ class EngineLoad:
             connected_s=None,
             moments=first,
             ended_s=now - answer.sent,
+            client_lag_s=self._stops.worst_since(answer.sent),
         )
         keep = self._plan.keep_text
         self._report(exchange_of(recording, answer.request, transcript, error=error, words=words, count_tokens=None, keep_text=keep))
@@ -143,8 +151,9 @@ class EngineLoad:
             self._report(InFlight(requests=len(self._out)))
 
     def _facts(self) -> ProcessFacts:
-        """Stamps are taken right after a pass, by the thread that ran it: there is no loop that could be late. What this client used of
-        the processor is what it did between passes, the making of prompts into tokens aside, which belongs to the answer."""
+        """Stamps are taken right after a pass, by the thread that ran it: there is no loop that could be late, only a process that stood
+        still. What this client used of the processor is what it did between passes, the making of prompts into tokens aside, which belongs
+        to the answer."""
         wall_s = max(perf_counter() - self._start, 1e-9)
         return ProcessFacts(
             wall_s=wall_s,
@@ -153,7 +162,7 @@ class EngineLoad:
             users_area_s=0.0,
             lag_p50_s=0.0,
             lag_p99_s=0.0,
-            lag_max_s=0.0,
+            lag_max_s=self._stops.worst_since(self._start),
             cpu_share=self._own_s / wall_s,
         )
 
