@@ -262,6 +262,14 @@ class TestGate:
         assert result.code == 3
         assert "the record was judged by another contract" in result.out
 
+    def test_a_failed_record_of_another_contract_says_both(self, bench: Bench) -> None:
+        contract = bench.contract(EXACT)
+        bench.verify(contract, "ulp")
+        contract.write_text(contract.read_text() + "# softer\n")
+        result = bench.run("gate", bench.folder / "run", "--contract", contract)
+        assert result.code == 1
+        assert "besides: the record was judged by another contract" in result.out
+
     @pytest.mark.parametrize("argument", [[], ["--contract", "none.toml"], ["--on-fail", "exact"]])
     def test_a_gate_without_its_contract_is_a_usage_error(self, bench: Bench, argument: list[str]) -> None:
         assert bench.run("gate", bench.folder, *argument).code == 2
@@ -291,6 +299,28 @@ class TestModes:
         seen = json.loads((tmp_path / "run" / "record.json").read_text())["observations"]
         assert [case["size"] for case in seen] == [13, 9]
         assert all(case["exact"]["bits_compared"] > 0 for case in seen)
+
+    @pytest.mark.model
+    def test_without_inputs_or_prompts_two_modes_are_compared_on_the_prompts_of_prove(
+        self, swiftsure: Run, smollm2_path: Path, tmp_path: Path
+    ) -> None:
+        contract = tmp_path / "fast.toml"
+        contract.write_text('kind = "fast"\nowner = "someone"\n[fast.outputs.logits]\nkl_mean = 0.02\n')
+        both = ("--baseline", "mode:default", "--candidate", "mode:fast", "-m", smollm2_path)
+        result = swiftsure("verify", *both, "--contract", contract, "--report", tmp_path / "run")
+        assert result.line("neither --inputs nor --prompts: ").startswith(
+            "neither --inputs nor --prompts: the 12 prompts of swiftsure prove"
+        )
+        seen = json.loads((tmp_path / "run" / "record.json").read_text())
+        assert "limiter-greedy" in [case["case"] for case in seen["observations"]]
+        assert (result.code, seen["verdict"]["kind"]) == (3, "INCONCLUSIVE")
+        assert "name some in [texts] of the contract" in seen["verdict"]["reasons"][0]
+
+    def test_endpoints_and_commands_need_inputs_of_their_own(self, swiftsure: Run, tmp_path: Path) -> None:
+        contract = tmp_path / "exact.toml"
+        contract.write_text('kind = "exact"\n')
+        result = swiftsure("verify", "--baseline", "mode:default", "--candidate", "url:http://127.0.0.1:9/v1", "--contract", contract)
+        assert (result.code, "give --inputs DIR or --prompts FILE" in result.err) == (2, True)
 
     def test_a_suite_that_there_is_not_is_refused_before_anything_runs(
         self, swiftsure: Run, tiny: Path, prompts: Path, tmp_path: Path

@@ -49,6 +49,13 @@ def test_a_recheck_date_that_has_come_holds_and_goes_back_only_where_the_contrac
     assert decide_gate(record(later), later, TODAY).verdict.kind == "PASS"
 
 
+def test_a_reason_that_record_and_gate_share_is_said_once() -> None:
+    owed = parse_contract('kind = "exact"\n')
+    words = "nobody owns it: the contract names no owner"
+    verdict = {"kind": "HOLD", "reasons": ["no tolerance is set", words], "exit_code": 3, "items_needed": None}
+    assert decide_gate(record(owed, verdict=verdict), owed, TODAY).verdict.reasons == ("no tolerance is set", words)
+
+
 def test_nobody_owning_it_holds() -> None:
     owed = parse_contract('kind = "exact"\n')
     assert decide_gate(record(owed), owed, TODAY).verdict.kind == "HOLD"

@@ -64,6 +64,8 @@ def gate(
     print(f"{decision.verdict.kind}: {decision.candidate}")
     for reason in decision.verdict.reasons:
         print_wrapped("  ", reason)
+    for words in dict.fromkeys(other.words for other in decision.findings if other.verdict not in ("PASS", decision.verdict.kind)):
+        print_wrapped("  besides: ", words)
     falls_back = on_fail is not None and decision.fallback is not None
     if falls_back:
         note(decision.fallback_line())

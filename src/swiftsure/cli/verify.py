@@ -39,7 +39,13 @@ Inputs = Annotated[
     option("--inputs", metavar="DIR", section=_JOB, help="A case for each file; cases.csv there may name file, size and cluster."),
 ]
 Prompts = Annotated[
-    Path | None, option("--prompts", metavar="FILE", section=_JOB, help="A case for each prompt: .txt or .jsonl, as prove takes them.")
+    Path | None,
+    option(
+        "--prompts",
+        metavar="FILE",
+        section=_JOB,
+        help="A case for each prompt: .txt or .jsonl, as prove takes them. Default, between modes or model files: prove's own.",
+    ),
 ]
 Results = Annotated[
     list[str] | None,
@@ -145,14 +151,19 @@ def _engine(*specs: str) -> bool:
 def _cases(
     contract: Contract, inputs: Path | None, prompts: Path | None, specs: tuple[str, str], model: str | None, offline: bool
 ) -> list[Case]:
-    from swiftsure.verify.cases import cases_in_folder, cases_of_prompts, cases_of_texts, token_counter
+    from swiftsure.verify.cases import cases_in_folder, cases_of_prompts, cases_of_texts, cases_of_the_workload, token_counter
 
+    counted = contract.unit == "tokens" and model is not None and _engine(*specs)
+    count = token_counter(model, offline=offline) if counted and model is not None else None
+    built_in = all(spec.startswith(("mode:", "file:", "upstream:")) for spec in specs)
     found = cases_in_folder(inputs, contract.unit) if inputs is not None else []
     if prompts is not None:
-        counted = contract.unit == "tokens" and model is not None and _engine(*specs)
-        found += cases_of_prompts(prompts, contract.unit, token_counter(model, offline=offline) if counted and model is not None else None)
-    if all(spec.startswith(("mode:", "file:", "upstream:")) for spec in specs):
+        found += cases_of_prompts(prompts, contract.unit, count)
+    if built_in:
         found += cases_of_texts(contract)
+    if not found and built_in and contract.kind in ("exact", "fast"):
+        found = cases_of_the_workload(contract.unit, count)
+        note(f"neither --inputs nor --prompts: the {len(found)} prompts of swiftsure prove are compared on")
     if not found:
         raise UsageError("there is nothing to compare on: give --inputs DIR or --prompts FILE")
     return found

@@ -11,6 +11,7 @@ from typing import Any
 
 from swiftsure.errors import UsageError
 from swiftsure.verify.contracts.contract import Contract
+from swiftsure.verify.proving.builtin import builtin_workload
 from swiftsure.verify.proving.workload import SAMPLING_FIELDS, Prompt, read_prompts
 from swiftsure.verify.subjects.base import Case
 
@@ -66,6 +67,11 @@ def _row(folder: Path, row: Mapping[str | None, Any], where: str) -> Case:
 def cases_of_prompts(path: Path, unit: str, count_tokens: Callable[[str], int] | None = None) -> list[Case]:
     """One case for each prompt. ``count_tokens``: of a text; sizes are unknown without it where the contract counts tokens."""
     return [_prompt_case(prompt, unit, count_tokens) for prompt in read_prompts(path)]
+
+
+def cases_of_the_workload(unit: str, count_tokens: Callable[[str], int] | None = None) -> list[Case]:
+    """The prompts of ``swiftsure prove``, for two sides of the built-in engine whose user gave none. Sizes as in ``cases_of_prompts``."""
+    return [_prompt_case(prompt, unit, count_tokens) for prompt in builtin_workload()]
 
 
 def _prompt_case(prompt: Prompt, unit: str, count_tokens: Callable[[str], int] | None) -> Case:

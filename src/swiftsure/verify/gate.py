@@ -65,8 +65,8 @@ def decide_gate(verification: Verification, contract: Contract, today: datetime.
 
 def _record_findings(record: Mapping[str, Any], contract: Contract, today: datetime.date) -> Iterator[Finding]:
     verdict = record["verdict"]
-    words = "; ".join(verdict.get("reasons", [])) or str(verdict["kind"])
-    yield Finding(verdict=verdict["kind"], about="record", words=words, items_needed=verdict.get("items_needed"))
+    for words in verdict.get("reasons") or [str(verdict["kind"])]:
+        yield Finding(verdict=verdict["kind"], about="record", words=words, items_needed=verdict.get("items_needed"))
     digest = record["contract"].get("digest")
     if digest != contract.digest:
         words = f"the record was judged by another contract: {digest}, this one is {contract.digest}"

@@ -134,4 +134,6 @@ def _unmeasured(observations: Sequence[Observation], contract: Contract) -> Iter
         missing = [name for name in limits.to_dict() if name not in known]
         if missing:
             words = f"nothing was measured for the limits {', '.join(missing)} of output {output}"
+            if output == "logits" and not contract.texts:
+                words += ": a model's logits are measured on texts; name some in [texts] of the contract, and sizes in tokens"
             yield Finding(verdict="INCONCLUSIVE", about="tolerance", words=words)
